@@ -1,0 +1,199 @@
+package watermark
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ErrTruncated is what waiters get whose mark was closed by a cut of the data behind it.
+var ErrTruncated = errors.New("watermark: the data behind it was cut")
+
+// ErrClosed is what waiters get whose mark was closed without a reason of its own.
+var ErrClosed = errors.New("watermark: closed")
+
+// maxIdle bounds the waiters that a mark keeps for reuse.
+const maxIdle = 1024
+
+// Mark is a growing int64. The zero value is not usable; see New. All methods may be called concurrently.
+type Mark struct {
+	value atomic.Int64
+
+	mu      sync.Mutex
+	waiters []*waiter // by want, lowest first; new ones are nearly always the highest
+	idle    []*waiter
+	err     error // not nil once closed
+	done    chan struct{}
+}
+
+// waiter belongs to the goroutine in wait; next and the send to wake belong to who took it out of the queue.
+type waiter struct {
+	want  int64
+	wake  chan error // capacity 1
+	timer *time.Timer
+	next  *waiter
+}
+
+// New makes a mark that stands at value.
+func New(value int64) *Mark {
+	m := &Mark{done: make(chan struct{})}
+	m.value.Store(value)
+	return m
+}
+
+// Load returns the number.
+func (m *Mark) Load() int64 { return m.value.Load() }
+
+// Advance raises the number to n and wakes who waited for it. A smaller n, and any n after Close, is ignored; the result
+// says whether the number moved.
+func (m *Mark) Advance(n int64) bool {
+	m.mu.Lock()
+	if m.err != nil || n <= m.value.Load() {
+		m.mu.Unlock()
+		return false
+	}
+	m.value.Store(n)
+	due := 0
+	for due < len(m.waiters) && m.waiters[due].want <= n {
+		due++
+	}
+	woken := m.take(due)
+	m.mu.Unlock()
+	wakeAll(woken, nil)
+	return true
+}
+
+// Close ends the mark: every waiter and every later Wait for more than the number gets err (ErrClosed when nil). Only the
+// first call counts.
+func (m *Mark) Close(err error) {
+	if err == nil {
+		err = ErrClosed
+	}
+	m.mu.Lock()
+	if m.err != nil {
+		m.mu.Unlock()
+		return
+	}
+	m.err = err
+	woken := m.take(len(m.waiters))
+	close(m.done)
+	m.mu.Unlock()
+	wakeAll(woken, err)
+}
+
+// take unlinks the first n waiters and chains them, the first one first. m.mu is held.
+func (m *Mark) take(n int) *waiter {
+	var first *waiter
+	for i := n - 1; i >= 0; i-- {
+		m.waiters[i].next = first
+		first = m.waiters[i]
+	}
+	rest := copy(m.waiters, m.waiters[n:])
+	clear(m.waiters[rest:])
+	m.waiters = m.waiters[:rest]
+	return first
+}
+
+func wakeAll(w *waiter, err error) {
+	for w != nil {
+		next := w.next
+		w.next = nil
+		w.wake <- err
+		w = next
+	}
+}
+
+// Done is closed when the mark is.
+func (m *Mark) Done() <-chan struct{} { return m.done }
+
+// Err returns why the mark was closed, nil while it is not.
+func (m *Mark) Err() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.err
+}
+
+// Wait blocks until the number is at least n (nil), the mark is closed below n (its error) or ctx ends (ctx's error).
+func (m *Mark) Wait(ctx context.Context, n int64) error {
+	return m.WaitUntil(ctx, n, time.Time{})
+}
+
+// WaitUntil is Wait with a deadline besides ctx's; passing it gives context.DeadlineExceeded, the zero time is none. It
+// spares the caller a context of its own.
+func (m *Mark) WaitUntil(ctx context.Context, n int64, deadline time.Time) error {
+	if m.value.Load() >= n {
+		return nil
+	}
+	w, err := m.enqueue(n)
+	if w == nil {
+		return err
+	}
+	var expired <-chan time.Time
+	if !deadline.IsZero() {
+		if w.timer == nil {
+			w.timer = time.NewTimer(time.Until(deadline))
+		} else {
+			w.timer.Reset(time.Until(deadline))
+		}
+		expired = w.timer.C
+	}
+	select {
+	case err = <-w.wake:
+	case <-ctx.Done():
+		err = m.abandon(w, ctx.Err())
+	case <-expired:
+		err = m.abandon(w, context.DeadlineExceeded)
+	}
+	if expired != nil {
+		w.timer.Stop()
+	}
+	m.mu.Lock()
+	if len(m.idle) < maxIdle {
+		m.idle = append(m.idle, w)
+	}
+	m.mu.Unlock()
+	return err
+}
+
+// enqueue returns a queued waiter, or nil and the answer when there is nothing to wait for.
+func (m *Mark) enqueue(n int64) (*waiter, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.value.Load() >= n {
+		return nil, nil //nolint:nilnil // nil, nil: the number is there already
+	}
+	if m.err != nil {
+		return nil, m.err
+	}
+	var w *waiter
+	if k := len(m.idle); k > 0 {
+		w = m.idle[k-1]
+		m.idle = m.idle[:k-1]
+	} else {
+		w = &waiter{wake: make(chan error, 1)}
+	}
+	w.want = n
+	i := len(m.waiters)
+	m.waiters = append(m.waiters, w)
+	for i > 0 && m.waiters[i-1].want > n {
+		m.waiters[i] = m.waiters[i-1]
+		i--
+	}
+	m.waiters[i] = w
+	return w, nil
+}
+
+// abandon takes w out of the queue and returns reason, unless w was woken in the meantime: then that answer stands.
+func (m *Mark) abandon(w *waiter, reason error) error {
+	m.mu.Lock()
+	if i := slices.Index(m.waiters, w); i >= 0 {
+		m.waiters = slices.Delete(m.waiters, i, i+1)
+		m.mu.Unlock()
+		return reason
+	}
+	m.mu.Unlock()
+	return <-w.wake
+}

@@ -1,0 +1,163 @@
+package watermark_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tandemlog/tandem/pkg/watermark"
+)
+
+func TestNeverGoesBack(t *testing.T) {
+	m := watermark.New(10)
+	if m.Advance(9) || m.Advance(10) || m.Load() != 10 {
+		t.Errorf("moved by a smaller or equal number: %d", m.Load())
+	}
+	if !m.Advance(11) || m.Load() != 11 {
+		t.Errorf("did not move: %d", m.Load())
+	}
+}
+
+func TestWakesInOrderAndOnlyWhoIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := watermark.New(0)
+		var mu sync.Mutex
+		got := map[int64]error{}
+		for _, want := range []int64{30, 10, 20, 40} {
+			go func() {
+				err := m.Wait(t.Context(), want)
+				mu.Lock()
+				defer mu.Unlock()
+				got[want] = err
+			}()
+		}
+		synctest.Wait()
+		m.Advance(20)
+		synctest.Wait()
+		mu.Lock()
+		if len(got) != 2 || got[10] != nil || got[20] != nil {
+			t.Errorf("after 20: %v", got)
+		}
+		mu.Unlock()
+		m.Close(watermark.ErrTruncated)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if !errors.Is(got[30], watermark.ErrTruncated) || !errors.Is(got[40], watermark.ErrTruncated) {
+			t.Errorf("after close: %v", got)
+		}
+	})
+}
+
+func TestASlowWaiterDelaysNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := watermark.New(0)
+		start := time.Now()
+		slow := make(chan error, 1)
+		go func() { slow <- m.WaitUntil(t.Context(), 1000, start.Add(5*time.Second)) }()
+		quick := make(chan time.Duration, 1)
+		go func() {
+			if err := m.Wait(t.Context(), 1); err != nil {
+				t.Error(err)
+			}
+			quick <- time.Since(start)
+		}()
+		synctest.Wait()
+		m.Advance(1)
+		if d := <-quick; d != 0 {
+			t.Errorf("the quick waiter took %v", d)
+		}
+		if err := <-slow; !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 5*time.Second {
+			t.Errorf("the slow one: %v after %v", err, time.Since(start))
+		}
+	})
+}
+
+func TestContextEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := watermark.New(0).Wait(ctx, 1); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if err := watermark.New(5).Wait(ctx, 5); err != nil {
+		t.Errorf("what is there already needs no context: %v", err)
+	}
+}
+
+func TestClosed(t *testing.T) {
+	m := watermark.New(3)
+	m.Close(nil)
+	m.Close(errors.New("second"))
+	if err := m.Wait(t.Context(), 4); !errors.Is(err, watermark.ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+	if err := m.Wait(t.Context(), 3); err != nil {
+		t.Errorf("reached before the close: %v", err)
+	}
+	if m.Advance(9) || m.Load() != 3 {
+		t.Error("moved after the close")
+	}
+	select {
+	case <-m.Done():
+	default:
+		t.Error("Done is open")
+	}
+}
+
+// TestAgainstAModel lets many waiters with random deadlines race one advancer and checks each answer.
+func TestAgainstAModel(t *testing.T) {
+	m := watermark.New(0)
+	var wg sync.WaitGroup
+	for range 200 {
+		wg.Go(func() {
+			for range 50 {
+				n := rand.Int64N(5000)
+				err := m.WaitUntil(t.Context(), n, time.Now().Add(time.Duration(rand.IntN(2000))*time.Microsecond))
+				if err == nil && m.Load() < n {
+					t.Errorf("woken at %d for %d", m.Load(), n)
+				}
+				if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %v", err)
+				}
+			}
+		})
+	}
+	for n := int64(1); n <= 5000; n++ {
+		m.Advance(n)
+	}
+	wg.Wait()
+}
+
+func TestWaitAllocatesNothing(t *testing.T) {
+	m := watermark.New(0)
+	n := int64(0)
+	next := make(chan int64)
+	go func() {
+		for v := range next {
+			m.Advance(v)
+		}
+	}()
+	defer close(next)
+	ctx := t.Context()
+	allocs := testing.AllocsPerRun(200, func() {
+		n++
+		next <- n
+		if err := m.WaitUntil(ctx, n, time.Now().Add(time.Minute)); err != nil {
+			t.Error(err)
+		}
+	})
+	if allocs > 0.5 {
+		t.Errorf("%v allocations a wait", allocs)
+	}
+}
+
+func BenchmarkAdvanceWithoutWaiters(b *testing.B) {
+	m := watermark.New(0)
+	for i := 0; b.Loop(); i++ {
+		m.Advance(int64(i))
+	}
+}
