@@ -407,7 +407,8 @@ type FollowRequest struct {
 	MaxFrameSize int32 `protobuf:"varint,13,opt,name=max_frame_size,json=maxFrameSize,proto3" json:"max_frame_size,omitempty"`
 	// Node ids below this slave, itself included, so that a cycle is refused.
 	Downstream []int64 `protobuf:"varint,14,rep,packed,name=downstream,proto3" json:"downstream,omitempty"`
-	// Offset up to which the slave has found both logs equal by RangeChecksum; 0 when it has not compared.
+	// Offset up to which the slave has found both logs equal by RangeChecksum; 0 when it has not compared, -1 when it has and
+	// not one byte is equal.
 	ComparedTo    int64 `protobuf:"varint,15,opt,name=compared_to,json=comparedTo,proto3" json:"compared_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -1,0 +1,96 @@
+# Tandem. `make help` explains every target.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS   += --no-print-directory
+.DEFAULT_GOAL := help
+
+BIN      := bin
+TOOLS    := .bin
+SERVICES := storage tandemctl
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS  := -s -w -X main.version=$(VERSION)
+
+BUF      := $(TOOLS)/buf-1.75.0
+LINT     := $(TOOLS)/golangci-lint-2.15.0
+GRPCURL  := $(TOOLS)/grpcurl-1.9.3
+
+# Tests that touch mapped memory, which the race detector does not see, run without it as well.
+PKGS     := ./pkg/... ./services/...
+
+.PHONY: help
+help: ## Show this list.
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build the static binaries into bin/.
+	@mkdir -p $(BIN)
+	@for s in $(SERVICES); do CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/$$s ./services/$$s; done
+
+.PHONY: demo
+demo: build ## The main job, start to end: a RocketMQ store replicated to two slaves, through kills, and verified.
+	@go run ./deploy/e2e/demo -bin $(BIN)
+
+.PHONY: test
+test: ## All tests, with the race detector and, where mapped memory matters, without.
+	go test -race -shuffle=on -timeout 9m $(PKGS)
+	go test -timeout 5m ./pkg/vfs/... ./pkg/mappedfile/... ./services/storage/...
+
+.PHONY: soak
+soak: ## The timing tests at full length (minutes instead of milliseconds).
+	TANDEM_SOAK=1 go test -count=1 -timeout 60m ./services/storage/...
+
+.PHONY: fuzz
+fuzz: ## Each fuzz target for 30 s.
+	@for p in $$(go list $(PKGS)); do \
+	  for f in $$(go test -list '^Fuzz' $$p | grep '^Fuzz' || true); do go test -run '^$$' -fuzz "^$$f$$" -fuzztime 30s $$p; done; done
+
+.PHONY: bench
+bench: ## The product beside the machine's limits, in one run, as ratios.
+	@go run ./deploy/e2e/bench
+
+.PHONY: generate
+generate: $(BUF) ## Generate gen/ from proto/.
+	$(BUF) generate
+
+.PHONY: lint
+lint: $(BUF) $(LINT) ## Lint protos and code, and check that gen/ and go.mod are up to date.
+	$(BUF) lint
+	$(BUF) format --diff --exit-code
+	@rm -rf .gen-check && $(BUF) generate -o .gen-check && diff -r gen .gen-check/gen >/dev/null || \
+	  { rm -rf .gen-check; echo 'gen/ does not match proto/: run make generate and commit'; exit 1; }
+	@rm -rf .gen-check
+	$(LINT) fmt --diff
+	$(LINT) run ./...
+	go mod tidy -diff
+	go test -count=1 ./pkg/internal/archtest
+
+.PHONY: ci
+ci: lint test build ## What CI runs: lint, tests, builds, the demo.
+	@go run ./deploy/e2e/demo -bin $(BIN)
+
+.PHONY: images
+images: ## Build the container images (needs a Docker engine).
+	@for s in $(SERVICES); do docker build -q -f deploy/docker/Dockerfile --build-arg SERVICE=$$s -t tandem/$$s:latest $(BIN) >/dev/null && \
+	  docker image inspect -f '{{index .RepoTags 0}} {{.Size}} bytes' tandem/$$s:latest; done
+images: build
+
+.PHONY: compose-demo
+compose-demo: ## The demo's story across containers (needs make images and a Docker engine).
+	@go run ./deploy/e2e/demo -compose deploy/compose.yaml -bin $(BIN)
+
+.PHONY: tools
+tools: $(BUF) $(LINT) $(GRPCURL) ## Install the pinned tools into .bin/.
+
+$(BUF):
+	@GOBIN=$(CURDIR)/$(TOOLS) go install github.com/bufbuild/buf/cmd/buf@v1.75.0 && mv $(TOOLS)/buf $@
+
+$(LINT):
+	@GOBIN=$(CURDIR)/$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 && mv $(TOOLS)/golangci-lint $@
+
+$(GRPCURL):
+	@GOBIN=$(CURDIR)/$(TOOLS) go install github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.3 && mv $(TOOLS)/grpcurl $@
+
+.PHONY: clean
+clean: ## Remove what was built.
+	rm -rf $(BIN) $(TOOLS) .gen-check

@@ -1,0 +1,124 @@
+package message
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+)
+
+// Draft is a message before it has a place in the log.
+type Draft struct {
+	Topic                     string
+	QueueID                   int32
+	Flag                      int32
+	SysFlag                   int32 // the two host bits are set by Append from the hosts themselves
+	BornTimestamp             int64 // ms since 1970
+	BornHost, StoreHost       netip.AddrPort
+	ReconsumeTimes            int32
+	PreparedTransactionOffset int64
+	Body                      []byte
+	Properties                []byte // encoded, see AppendProperty; a `__CRC32#` at their end is dropped
+}
+
+// Append encodes d behind dst, with zero for what only the log can know: queue offset, physical offset and store
+// timestamp. Stamp fills these in. With crc the record ends in the `__CRC32#` property, which Stamp completes. Topics
+// longer than 127 bytes make a V2 record. It allocates only when dst is too small. d must have passed Limits.Validate.
+func Append(dst []byte, d *Draft, crc bool) []byte {
+	props := trimCRC(d.Properties)
+	propsLen := propertiesSize(props, crc)
+	v := View{
+		V2: len(d.Topic) > MaxTopic, BodyCRC: BodyCRC(d.Body),
+		QueueID: d.QueueID, Flag: d.Flag, SysFlag: hostFlags(d), BornTimestamp: d.BornTimestamp,
+		BornHost: d.BornHost, BornPort: int32(d.BornHost.Port()),
+		StoreHost: d.StoreHost, StorePort: int32(d.StoreHost.Port()),
+		ReconsumeTimes: d.ReconsumeTimes, PreparedTransactionOffset: d.PreparedTransactionOffset,
+	}
+	size := fixedSize + hostExtra(v.SysFlag) + v.topicExtra() + len(d.Body) + len(d.Topic) + propsLen
+	v.Size = int32(size)
+
+	start := len(dst)
+	dst = slices.Grow(dst, size)[:start+size]
+	rec := dst[start:]
+	p := v.put(rec, len(d.Body))
+	p += copy(rec[p:], d.Body)
+	p = putTopicLength(rec, p, len(d.Topic), v.V2)
+	p += copy(rec[p:], d.Topic)
+	binary.BigEndian.PutUint16(rec[p:], uint16(propsLen))
+	p += 2
+	copy(rec[p:], props)
+	if crc {
+		if len(props) > 0 {
+			rec[size-CRCSize-1] = pairSeparator // props may lack the last one
+		}
+		reserveCRC(rec)
+	}
+	return dst
+}
+
+// EncodedSize returns how many bytes Append adds for d.
+func EncodedSize(d *Draft, crc bool) int {
+	n := fixedSize + hostExtra(hostFlags(d)) + len(d.Body) + len(d.Topic) + propertiesSize(trimCRC(d.Properties), crc)
+	if len(d.Topic) > MaxTopic {
+		n++
+	}
+	return n
+}
+
+// propertiesSize is what props take in a record, with the `__CRC32#` property and the separator that it may need.
+func propertiesSize(props []byte, crc bool) int {
+	n := len(props)
+	if crc {
+		n += CRCSize
+		if len(props) > 0 && props[len(props)-1] != pairSeparator {
+			n++
+		}
+	}
+	return n
+}
+
+// Stamp gives the record its place: queue offset, physical offset (bytes) and store timestamp (ms since 1970), and
+// completes the `__CRC32#` property if the record ends in one. rec is exactly one record as Append made it; stamping it
+// again is allowed. The cost does not grow with the body; nothing is allocated: it runs under the log's append lock.
+func Stamp(rec []byte, queueOffset, physicalOffset, storeTimestamp int64) {
+	end := posBornHost + 16 // of the store timestamp
+	if binary.BigEndian.Uint32(rec[posSysFlag:])&uint32(SysFlagBornHostV6) != 0 {
+		end += v6Extra
+	}
+	sealed := endsInCRC(rec)
+	small := len(rec) <= directCRC
+	var before uint32
+	if sealed && !small {
+		before = rawCRC(rec[posQueueOffset:end])
+	}
+	binary.BigEndian.PutUint64(rec[posQueueOffset:], uint64(queueOffset))
+	binary.BigEndian.PutUint64(rec[posPhysicalOffset:], uint64(physicalOffset))
+	binary.BigEndian.PutUint64(rec[end-8:], uint64(storeTimestamp))
+	switch {
+	case !sealed:
+	case small:
+		putCRCDigits(rec, recordCRC(rec))
+	default:
+		delta := before ^ rawCRC(rec[posQueueOffset:end])
+		putCRCDigits(rec, storedCRC(rec)^shiftCRC(delta, len(rec)-CRCSize-end)&crcMask)
+	}
+}
+
+// AppendBlank appends the 8-byte header of a blank record that covers size bytes to the end of its file. The bytes
+// behind the header belong to the record but are not written.
+func AppendBlank(dst []byte, size int32) []byte {
+	dst = binary.BigEndian.AppendUint32(dst, uint32(size))
+	return binary.BigEndian.AppendUint32(dst, MagicBlank)
+}
+
+func hostFlags(d *Draft) int32 {
+	f := d.SysFlag &^ sysFlagHostV6
+	if isV6(d.BornHost) {
+		f |= SysFlagBornHostV6
+	}
+	if isV6(d.StoreHost) {
+		f |= SysFlagStoreHostV6
+	}
+	return f
+}
+
+func isV6(a netip.AddrPort) bool { return a.Addr().Is6() && !a.Addr().Is4In6() }
