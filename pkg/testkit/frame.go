@@ -100,7 +100,7 @@ func (l link) TrySend(chunks ...[]byte) error {
 // patient bounds the reads that follow.
 func (l link) patient() {
 	l.t.Helper()
-	if err := l.conn.SetReadDeadline(time.Now().Add(Patience)); err != nil && !errors.Is(err, net.ErrClosed) {
+	if err := l.conn.SetReadDeadline(time.Now().Add(Patience)); err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, io.ErrClosedPipe) {
 		l.t.Fatalf("set deadline: %v", err)
 	}
 }

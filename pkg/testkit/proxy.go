@@ -37,6 +37,7 @@ type Proxy struct {
 	target string
 	refuse bool
 	closed bool
+	cuts   int // CutAlls so far
 	pairs  map[*pair]struct{}
 }
 
@@ -142,10 +143,11 @@ func (p *Proxy) CutAfter(d Direction, n int64) {
 	w.limit = n
 }
 
-// CutAll closes all connections that are open.
+// CutAll closes all connections that are open, also those that are still on their way to the target.
 func (p *Proxy) CutAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.cuts++
 	for pr := range p.pairs {
 		pr.close()
 	}
@@ -188,7 +190,7 @@ func (p *Proxy) accept() {
 
 func (p *Proxy) serve(client net.Conn) {
 	p.mu.Lock()
-	addr, refuse := p.target, p.refuse
+	addr, refuse, cuts := p.target, p.refuse, p.cuts
 	p.mu.Unlock()
 	if refuse {
 		_ = client.Close()
@@ -203,7 +205,7 @@ func (p *Proxy) serve(client net.Conn) {
 	pr := &pair{client: client, target: target, done: make(chan struct{})}
 	defer pr.close()
 	p.mu.Lock()
-	if p.closed {
+	if p.closed || p.cuts != cuts {
 		p.mu.Unlock()
 		return
 	}
