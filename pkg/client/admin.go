@@ -1,0 +1,132 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
+	"github.com/tandemlog/tandem/pkg/errdefs"
+)
+
+// Admin looks after one node. All methods may be called concurrently.
+type Admin struct {
+	c *Client
+	n *node
+}
+
+// Checksums are the CRC-32C of consecutive stretches of a log.
+type Checksums = storagev1.ChecksumResponse
+
+// Admin returns the admin of the node at address, which need not be one of the client's own; "" is the first of these.
+func (c *Client) Admin(address string) (*Admin, error) {
+	if address == "" {
+		address = c.o.Addresses[0]
+	}
+	if err := checkAddress(address); err != nil {
+		return nil, err
+	}
+	n, err := c.node(address)
+	if err != nil {
+		return nil, err
+	}
+	return &Admin{c: c, n: n}, nil
+}
+
+// Address returns the node's address.
+func (a *Admin) Address() string { return a.n.addr }
+
+// Status returns what the node tells about itself.
+func (a *Admin) Status(ctx context.Context) (*NodeStatus, error) {
+	ctx, cancel := a.c.bounded(ctx)
+	defer cancel()
+	st, err := a.n.admin.Status(ctx, &storagev1.StatusRequest{})
+	return st, explain(err, a.n.addr)
+}
+
+// WatchStatus calls f with the status now and then every interval (100 ms to 1 h; 0: 1 s), until f returns an error, ctx ends
+// or the stream breaks.
+func (a *Admin) WatchStatus(ctx context.Context, interval time.Duration, f func(*NodeStatus) error) error {
+	ctx, dog := newWatchdog(ctx, max(interval, time.Second)+a.c.o.Timeout)
+	defer dog.end()
+	req := &storagev1.WatchStatusRequest{}
+	if interval > 0 {
+		req.Interval = durationpb.New(interval)
+	}
+	stream, err := a.n.admin.WatchStatus(ctx, req)
+	for err == nil {
+		dog.start()
+		var resp *storagev1.WatchStatusResponse
+		if resp, err = stream.Recv(); err != nil {
+			break
+		}
+		dog.rest()
+		if fErr := f(resp.GetStatus()); fErr != nil {
+			return fErr
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return errdefs.New(errdefs.Unavailable, "STREAM_ENDED", "the storage ended the stream").With("address", a.n.addr)
+	}
+	return explain(dog.cause(err), a.n.addr)
+}
+
+// Checksum sums [from, to) of the node's log in stretches of that size (4 KiB to 64 MiB; 0: 1 MiB); to 0 is the log's end. The
+// answer may end before to.
+func (a *Admin) Checksum(ctx context.Context, from, to, stretch int64) (*Checksums, error) {
+	ctx, cancel := a.c.bounded(ctx)
+	defer cancel()
+	resp, err := a.n.admin.Checksum(ctx, &storagev1.ChecksumRequest{FromOffset: from, ToOffset: to, StretchSize: stretch})
+	return resp, explain(err, a.n.addr)
+}
+
+// Range writes the raw bytes [from, to) of the node's log to w and returns how many; to 0 is the log's end at the call.
+func (a *Admin) Range(ctx context.Context, from, to int64, w io.Writer) (written int64, err error) {
+	ctx, dog := newWatchdog(ctx, a.c.o.Timeout)
+	defer dog.end()
+	stream, err := a.n.admin.Range(ctx, &storagev1.RangeRequest{FromOffset: from, ToOffset: to})
+	for err == nil {
+		dog.start()
+		var resp *storagev1.RangeResponse
+		if resp, err = stream.Recv(); err != nil {
+			break
+		}
+		dog.rest()
+		if resp.GetOffset() != from+written {
+			return written, errdefs.New(errdefs.DataLoss, "RANGE_OUT_OF_STEP", "the storage sent another part of the log than the next one").
+				With("want", from+written).With("got", resp.GetOffset()).With("address", a.n.addr)
+		}
+		n, wErr := w.Write(resp.GetData())
+		written += int64(n)
+		if wErr != nil {
+			return written, wErr
+		}
+	}
+	switch {
+	case !errors.Is(err, io.EOF):
+		return written, explain(dog.cause(err), a.n.addr)
+	case to > 0 && written < to-from:
+		return written, errdefs.New(errdefs.Unavailable, "RANGE_SHORT", "the storage ended the range early").
+			With("offset", from+written).With("to", to).With("address", a.n.addr)
+	}
+	return written, nil
+}
+
+// FlushNow flushes log and queues of the node and returns the flushed offset.
+func (a *Admin) FlushNow(ctx context.Context) (int64, error) {
+	ctx, cancel := a.c.bounded(ctx)
+	defer cancel()
+	resp, err := a.n.admin.FlushNow(ctx, &storagev1.FlushNowRequest{})
+	return resp.GetFlushedOffset(), explain(err, a.n.addr)
+}
+
+// ListQueues lists the node's queues of a topic, or all for "".
+func (a *Admin) ListQueues(ctx context.Context, topic string) ([]*Queue, error) {
+	ctx, cancel := a.c.bounded(ctx)
+	defer cancel()
+	qs, err := a.n.queues(ctx, topic)
+	return qs, explain(err, a.n.addr)
+}

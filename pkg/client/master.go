@@ -1,0 +1,158 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
+)
+
+// surveyTimeout bounds the question who is master.
+const surveyTimeout = 3 * time.Second
+
+// heard is the answer of one node to a survey.
+type heard struct {
+	node   *node
+	status *NodeStatus
+}
+
+// guess returns the node that puts go to.
+func (c *Client) guess() (*node, error) {
+	c.mu.Lock()
+	addr := c.master
+	c.mu.Unlock()
+	return c.node(addr)
+}
+
+// moved notes that puts go to addr from now on.
+func (c *Client) moved(addr string) {
+	c.mu.Lock()
+	c.master = addr
+	c.mu.Unlock()
+}
+
+// openMaster returns a node that says of itself that it is an open master: the guess if it does, else one found by asking.
+func (c *Client) openMaster(ctx context.Context) (*node, error) {
+	n, err := c.guess()
+	if err != nil {
+		return nil, err
+	}
+	ask, cancel := context.WithTimeout(ctx, surveyTimeout)
+	defer cancel()
+	st, err := n.admin.Status(ask, &storagev1.StatusRequest{})
+	if err == nil && isOpenMaster(st) {
+		return n, nil
+	}
+	return c.findMaster(ctx)
+}
+
+// findMaster asks all addresses, and the upstreams of the slaves among them, who is the open master, and notes it.
+func (c *Client) findMaster(ctx context.Context) (*node, error) {
+	c.mu.Lock()
+	addrs := slices.Clone(c.o.Addresses)
+	if !slices.Contains(addrs, c.master) {
+		addrs = append(addrs, c.master)
+	}
+	c.mu.Unlock()
+	answers, err := c.survey(ctx, addrs)
+	best := bestMaster(answers)
+	if best == nil {
+		var more []string
+		for _, h := range answers {
+			up := h.status.GetUpstream().GetAddress()
+			if checkAddress(up) == nil && !slices.Contains(addrs, up) && !slices.Contains(more, up) {
+				more = append(more, up)
+			}
+		}
+		hop, hopErr := c.survey(ctx, more)
+		best, answers, err = bestMaster(hop), append(answers, hop...), errorsJoin(err, hopErr)
+	}
+	if best == nil {
+		return nil, noMaster(answers, err)
+	}
+	c.moved(best.addr)
+	return best, nil
+}
+
+// noMaster says of each node why it takes no puts.
+func noMaster(answers []heard, err error) error {
+	if len(answers) == 0 && err != nil {
+		return err
+	}
+	lines := make([]string, 0, len(answers))
+	for _, h := range answers {
+		line := h.node.addr + " is a " + RoleName(h.status.GetRole())
+		if r := h.status.GetReason(); r != "" {
+			line += ", " + r
+		}
+		if r := h.status.GetRemedy(); r != "" {
+			line += " (" + r + ")"
+		}
+		lines = append(lines, line)
+	}
+	e := ErrNoMaster.WithMsg("no open master: %s", strings.Join(lines, "; "))
+	if err != nil {
+		e = e.Wrap(err)
+	}
+	return e
+}
+
+// survey asks every address for its status at once. The error joins those of the nodes that did not answer.
+func (c *Client) survey(ctx context.Context, addrs []string) ([]heard, error) {
+	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
+	defer cancel()
+	answers, errs := make([]heard, len(addrs)), make([]error, len(addrs))
+	var wg sync.WaitGroup
+	for i, addr := range addrs {
+		wg.Go(func() {
+			n, err := c.node(addr)
+			if err != nil {
+				errs[i] = err
+				return
+			}
+			st, err := n.admin.Status(ctx, &storagev1.StatusRequest{})
+			answers[i], errs[i] = heard{n, st}, explain(err, addr)
+		})
+	}
+	wg.Wait()
+	return slices.DeleteFunc(answers, func(h heard) bool { return h.status == nil }), errorsJoin(errs...)
+}
+
+// bestMaster returns the open master with the highest epoch, or nil.
+func bestMaster(answers []heard) *node {
+	open := slices.DeleteFunc(slices.Clone(answers), func(h heard) bool { return !isOpenMaster(h.status) })
+	if len(open) == 0 {
+		return nil
+	}
+	return slices.MaxFunc(open, func(a, b heard) int { return cmp.Compare(lastEpoch(a.status), lastEpoch(b.status)) }).node
+}
+
+func isOpenMaster(s *NodeStatus) bool {
+	return s.GetOpen() && (s.GetRole() == storagev1.Role_ROLE_SYNC_MASTER || s.GetRole() == storagev1.Role_ROLE_ASYNC_MASTER)
+}
+
+func lastEpoch(s *NodeStatus) int64 {
+	if e := s.GetEpochs(); len(e) > 0 {
+		return e[len(e)-1].GetEpoch()
+	}
+	return 0
+}
+
+// RoleName returns a role as RocketMQ's config writes it: SYNC_MASTER, ASYNC_MASTER, SLAVE.
+func RoleName(r storagev1.Role) string { return enumName(r.String(), "ROLE_", int32(r)) }
+
+// StatusName returns a put's status as RocketMQ writes it: PUT_OK, FLUSH_SLAVE_TIMEOUT, ...
+func StatusName(s Status) string { return enumName(s.String(), "PUT_STATUS_", int32(s)) }
+
+// enumName cuts the prefix that protobuf wants from a value's name; a value that this build does not know stays a number.
+func enumName(name, prefix string, value int32) string {
+	if short, ok := strings.CutPrefix(name, prefix); ok {
+		return short
+	}
+	return strconv.Itoa(int(value))
+}

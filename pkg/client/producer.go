@@ -1,0 +1,270 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"maps"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
+	"github.com/tandemlog/tandem/pkg/errdefs"
+)
+
+// propertyUniqKey is the message id that the producer's side gives.
+const propertyUniqKey = "UNIQ_KEY"
+
+// maxHops bounds the NOT_MASTER answers that one put follows without a pause.
+const maxHops = 4
+
+// ProducerOptions say how puts are made; the zero value is usable.
+type ProducerOptions struct {
+	// Acks is the number of slaves that must have a message before StatusOK; nil: the store's requiredAcks.
+	Acks *int32
+	// SlaveTimeout is the longest wait for slaves; 0: the store's slaveTimeout. The wait also ends shortly before the
+	// deadline of the call.
+	SlaveTimeout time.Duration
+	// RetryFor bounds the time in which a message that is certainly not stored is tried again; 0: 5 s, negative: only
+	// a master that is named or found at once is tried.
+	RetryFor time.Duration
+	// Resend also tries again when the outcome is unknown. A message may then be stored twice; both copies carry the same
+	// UNIQ_KEY.
+	Resend bool
+
+	// MaxInFlight and MaxInFlightBytes bound the messages (and the bytes of their bodies) of a Sender that have no
+	// outcome yet; 0: 4,096 and 16 MiB.
+	MaxInFlight      int
+	MaxInFlightBytes int
+	// MaxBatch and MaxBatchBytes bound one request of a Sender; 0: 256 messages and 256 KiB.
+	MaxBatch      int
+	MaxBatchBytes int
+}
+
+func (o ProducerOptions) withDefaults() ProducerOptions {
+	set := func(v *int, d int) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	set(&o.MaxInFlight, 4096)
+	set(&o.MaxInFlightBytes, 16<<20)
+	set(&o.MaxBatch, 256)
+	set(&o.MaxBatchBytes, 256<<10)
+	if o.RetryFor == 0 {
+		o.RetryFor = 5 * time.Second
+	}
+	return o
+}
+
+// Producer puts messages. All methods may be called concurrently.
+type Producer struct {
+	c *Client
+	o ProducerOptions
+}
+
+// Producer returns a producer.
+func (c *Client) Producer(o ProducerOptions) *Producer {
+	return &Producer{c: c, o: o.withDefaults()}
+}
+
+// timeout returns SlaveTimeout as the protos want it.
+func (p *Producer) timeout() *durationpb.Duration {
+	if p.o.SlaveTimeout <= 0 {
+		return nil
+	}
+	return durationpb.New(p.o.SlaveTimeout)
+}
+
+// Put stores one message; see the package comment for the three outcomes.
+func (p *Producer) Put(ctx context.Context, m *Message) (*Result, error) {
+	ctx, span := p.span(ctx, m.GetTopic(), 1)
+	req := &storagev1.PutRequest{Message: p.prepare(ctx, m), Acks: p.o.Acks, Timeout: p.timeout()}
+	var result *Result
+	err := p.do(ctx, func(ctx context.Context, n *node, opt grpc.CallOption) (Status, error) {
+		resp, err := n.msg.Put(ctx, req, opt)
+		result = resp.GetResult()
+		return result.GetStatus(), err
+	})
+	if err != nil {
+		result = nil
+	}
+	endSpan(span, result, err)
+	return result, err
+}
+
+// PutBatch stores messages of one topic and queue, all or none, side by side in one log file. One result a message, in order.
+func (p *Producer) PutBatch(ctx context.Context, ms []*Message) ([]*Result, error) {
+	if len(ms) == 0 {
+		return nil, errdefs.Invalid("messages", "is empty")
+	}
+	ctx, span := p.span(ctx, ms[0].GetTopic(), len(ms))
+	req := &storagev1.PutBatchRequest{Messages: make([]*Message, len(ms)), Acks: p.o.Acks, Timeout: p.timeout()}
+	for i, m := range ms {
+		req.Messages[i] = p.prepare(ctx, m)
+	}
+	var results []*Result
+	err := p.do(ctx, func(ctx context.Context, n *node, opt grpc.CallOption) (Status, error) {
+		resp, err := n.msg.PutBatch(ctx, req, opt)
+		results = resp.GetResults()
+		if err == nil && len(results) != len(ms) {
+			return 0, errdefs.Newf(errdefs.Unknown, "", "%d results for %d messages", len(results), len(ms))
+		}
+		if err != nil {
+			return 0, err
+		}
+		return results[0].GetStatus(), nil
+	})
+	if err != nil {
+		endSpan(span, nil, err)
+		return nil, err
+	}
+	endSpan(span, results[0], nil)
+	return results, nil
+}
+
+// do carries a put out at the master, found again as often as the options allow while the message is certainly not stored
+// or Resend is set.
+func (p *Producer) do(ctx context.Context, call func(context.Context, *node, grpc.CallOption) (Status, error)) error {
+	ctx, cancel := p.c.bounded(ctx)
+	defer cancel()
+	r := p.newRetry()
+	n, err := p.c.guess()
+	maybe := false // an earlier try may have stored it
+	for err == nil {
+		var to peer.Peer
+		var status Status
+		status, err = call(ctx, n, grpc.Peer(&to))
+		if err == nil && status != StatusNotMaster {
+			if maybe && !Stored(status) {
+				err = errdefs.New(errdefs.FailedPrecondition, StatusName(status), "a later try was refused")
+				break
+			}
+			p.c.moved(n.addr)
+			return nil
+		}
+		if err == nil {
+			err = errNotMaster
+		}
+		err = explain(err, n.addr)
+		v := judge(err, hasLeft(&to))
+		maybe = maybe || v == unknown
+		if v == notStored || v == unknown && !p.o.Resend {
+			break
+		}
+		n, err = r.next(ctx, err)
+	}
+	if maybe {
+		return ErrOutcomeUnknown.Wrap(err)
+	}
+	return err
+}
+
+// retry decides when and where a put is tried again.
+type retry struct {
+	p     *Producer
+	hops  int
+	tries int
+	until time.Time
+}
+
+func (p *Producer) newRetry() *retry {
+	return &retry{p: p, until: time.Now().Add(p.o.RetryFor)}
+}
+
+// next returns the node for the next try, after a pause if there is nothing new to go by, or the last error.
+func (r *retry) next(ctx context.Context, last error) (*node, error) {
+	c := r.p.c
+	if addr := masterOf(last); addr != "" && r.hops < maxHops {
+		r.hops++
+		c.moved(addr)
+		return c.node(addr)
+	}
+	for {
+		n, err := c.findMaster(ctx)
+		if err == nil && r.hops < maxHops {
+			r.hops++
+			return n, nil
+		}
+		if errors.Is(err, ErrClosed) {
+			return nil, err
+		}
+		if err != nil {
+			last = lastOf(last, err)
+		}
+		pause := backoff(r.tries)
+		if time.Now().Add(pause).After(r.until) || !sleep(ctx, pause) {
+			return nil, last
+		}
+		r.tries++
+		r.hops = 0
+	}
+}
+
+// lastOf prefers what the search for a master found over a bare failure to connect; it says it of every node.
+func lastOf(call, search error) error {
+	if errdefs.ReasonOf(call) == reasonNotMaster || errors.Is(call, ErrUnreachable) || call == nil {
+		return search
+	}
+	return call
+}
+
+// prepare returns the message as it goes out: with the trace of ctx and, where it may be sent twice, a UNIQ_KEY. The caller's
+// message is not changed.
+func (p *Producer) prepare(ctx context.Context, m *Message) *Message {
+	traced := trace.SpanContextFromContext(ctx).IsValid()
+	keyed := p.o.Resend && m.GetProperties()[propertyUniqKey] == ""
+	if !traced && !keyed {
+		return m
+	}
+	props := make(map[string]string, len(m.GetProperties())+2)
+	maps.Copy(props, m.GetProperties())
+	if traced {
+		propagation.TraceContext{}.Inject(ctx, propagation.MapCarrier(props))
+	}
+	if keyed {
+		props[propertyUniqKey] = newUniqKey()
+	}
+	return &Message{
+		Topic: m.GetTopic(), QueueId: m.QueueId, Body: m.GetBody(), Properties: props, Tag: m.GetTag(), Keys: m.GetKeys(),
+		Flag: m.GetFlag(), BornTimestamp: m.GetBornTimestamp(), SysFlag: m.GetSysFlag(),
+	}
+}
+
+// newUniqKey returns 32 upper-case hex digits, the form of RocketMQ's client ids.
+func newUniqKey() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails; crypto/rand ends the process instead
+	return strings.ToUpper(hex.EncodeToString(b[:]))
+}
+
+// span starts the producer's span of a put.
+func (p *Producer) span(ctx context.Context, topic string, n int) (context.Context, trace.Span) {
+	return p.c.tracer.Start(ctx, "put "+topic, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
+		attribute.String("messaging.system", "tandem"),
+		attribute.String("messaging.operation.type", "send"),
+		attribute.String("messaging.destination.name", topic),
+		attribute.Int("messaging.batch.message_count", n),
+	))
+}
+
+func endSpan(span trace.Span, r *Result, err error) {
+	if span.IsRecording() {
+		if err != nil {
+			span.RecordError(err)
+			span.SetStatus(codes.Error, errdefs.ReasonOf(err))
+		} else {
+			span.SetAttributes(attribute.String("tandem.put.status", StatusName(r.GetStatus())), attribute.Int64("tandem.offset", r.GetOffset()))
+		}
+	}
+	span.End()
+}

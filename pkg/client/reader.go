@@ -1,0 +1,227 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
+	"github.com/tandemlog/tandem/pkg/errdefs"
+)
+
+// Reader reads messages from the first address that answers, master or slave, and stays with it. All methods may be called
+// concurrently.
+type Reader struct {
+	c *Client
+
+	mu  sync.Mutex
+	now int // index of the address that answered last
+}
+
+// Reader returns a reader.
+func (c *Client) Reader() *Reader { return &Reader{c: c} }
+
+// GetRequest says what to read; the comments of the proto say what zero values mean.
+type GetRequest = storagev1.GetRequest
+
+// GetResponse is what was read and where to go on.
+type GetResponse = storagev1.GetResponse
+
+// Get reads messages of a queue from a queue offset. It does not wait for new ones.
+func (r *Reader) Get(ctx context.Context, req *GetRequest) (*GetResponse, error) {
+	var resp *GetResponse
+	err := r.each(ctx, func(ctx context.Context, n *node) (err error) {
+		resp, err = n.msg.Get(ctx, req)
+		return err
+	})
+	return resp, err
+}
+
+// GetByOffset reads the record that starts at an offset of the log.
+func (r *Reader) GetByOffset(ctx context.Context, offset int64) (*StoredMessage, error) {
+	var m *StoredMessage
+	err := r.each(ctx, func(ctx context.Context, n *node) error {
+		resp, err := n.msg.GetByOffset(ctx, &storagev1.GetByOffsetRequest{Offset: offset})
+		m = resp.GetMessage()
+		return err
+	})
+	return m, err
+}
+
+// Queues lists the queues of a topic, or all for "", with first and next queue offset.
+func (r *Reader) Queues(ctx context.Context, topic string) ([]*Queue, error) {
+	var qs []*Queue
+	err := r.each(ctx, func(ctx context.Context, n *node) (err error) {
+		qs, err = n.queues(ctx, topic)
+		return err
+	})
+	return qs, err
+}
+
+// queues reads all pages of ListQueues.
+func (n *node) queues(ctx context.Context, topic string) ([]*Queue, error) {
+	var all []*Queue
+	for token := ""; ; {
+		resp, err := n.msg.ListQueues(ctx, &storagev1.ListQueuesRequest{Topic: topic, PageToken: token})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, resp.GetQueues()...)
+		next := resp.GetNextPageToken()
+		if next == "" {
+			return all, nil
+		}
+		if next == token {
+			return nil, errdefs.New(errdefs.Internal, "PAGE_TOKEN_REPEATED", "the list of queues does not come to an end")
+		}
+		token = next
+	}
+}
+
+// each calls f with one node after the other until one answers, be it with an error of its own.
+func (r *Reader) each(ctx context.Context, f func(context.Context, *node) error) error {
+	ctx, cancel := r.c.bounded(ctx)
+	defer cancel()
+	var all error
+	for range r.c.o.Addresses {
+		n, err := r.node()
+		if err != nil {
+			return err
+		}
+		if err = explain(f(ctx, n), n.addr); !elsewhere(err) {
+			return err
+		}
+		all = errorsJoin(all, err)
+		r.turn(n)
+	}
+	return all
+}
+
+// elsewhere reports whether another node may do better.
+func elsewhere(err error) bool {
+	return err != nil && (errdefs.ClassOf(err) == errdefs.Unavailable || errors.Is(err, ErrStalled))
+}
+
+func (r *Reader) node() (*node, error) {
+	r.mu.Lock()
+	addr := r.c.o.Addresses[r.now]
+	r.mu.Unlock()
+	return r.c.node(addr)
+}
+
+// turn goes on to the next address, unless another call has done so.
+func (r *Reader) turn(from *node) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.c.o.Addresses[r.now] == from.addr {
+		r.now = (r.now + 1) % len(r.c.o.Addresses)
+	}
+}
+
+// TailOptions say what Tail follows.
+type TailOptions struct {
+	Topic   string
+	QueueID int32
+	// From is the queue offset to begin with.
+	From int64
+	// Filter is a tag expression: empty or `*` for all, else tags joined by `||`.
+	Filter string
+	// OnRetry is told why the stream broke and how long Tail pauses before the next; may be nil.
+	OnRetry func(err error, pause time.Duration)
+}
+
+// Tail calls f with each message of a queue, old and new, until f returns an error, ctx ends or the storage refuses. A broken
+// stream is made anew, on the next address, from the message after the last one. Before any node has answered, Tail tries
+// each address once and gives up.
+func (r *Reader) Tail(ctx context.Context, o TailOptions, f func(*StoredMessage) error) error {
+	t := &tail{r: r, o: o, f: f, next: o.From}
+	var first error // of all addresses, while none has answered
+	for try := 0; ; try++ {
+		n, err := r.node()
+		if err != nil {
+			return err
+		}
+		progress, err := t.follow(ctx, n)
+		switch {
+		case t.fErr != nil:
+			return t.fErr
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case progress:
+			try = 0
+		}
+		r.turn(n)
+		if !t.connected {
+			if first = errorsJoin(first, err); !elsewhere(err) || try+1 >= len(r.c.o.Addresses) {
+				return first
+			}
+			continue
+		}
+		if !t.mends(err) {
+			return err
+		}
+		pause := backoff(try)
+		if o.OnRetry != nil {
+			o.OnRetry(err, pause)
+		}
+		if !sleep(ctx, pause) {
+			return ctx.Err()
+		}
+	}
+}
+
+type tail struct {
+	r         *Reader
+	o         TailOptions
+	f         func(*StoredMessage) error
+	fErr      error
+	next      int64
+	connected bool // a node has answered once
+	outside   int  // nodes in a row that said OutOfRange
+}
+
+// mends reports whether a stream that broke with err is worth making anew. A replica that lags behind the one before says
+// OutOfRange: that is final only when all addresses say so in turn.
+func (t *tail) mends(err error) bool {
+	if errdefs.ClassOf(err) == errdefs.OutOfRange {
+		t.outside++
+		return t.outside < len(t.r.c.o.Addresses)
+	}
+	t.outside = 0
+	return elsewhere(err) || !answered(err)
+}
+
+// follow reads one stream to its end; progress says whether a message came.
+func (t *tail) follow(ctx context.Context, n *node) (progress bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := n.msg.GetStream(ctx, &storagev1.GetStreamRequest{
+		Topic: t.o.Topic, QueueId: t.o.QueueID, QueueOffset: t.next, TagFilter: t.o.Filter,
+	})
+	if err != nil {
+		return false, explain(err, n.addr)
+	}
+	for {
+		resp, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return progress, errdefs.New(errdefs.Unavailable, "STREAM_ENDED", "the storage ended the stream").With("address", n.addr)
+		}
+		if err != nil {
+			return progress, explain(err, n.addr)
+		}
+		t.connected = true
+		for _, m := range resp.GetMessages() {
+			if m.GetQueueOffset() < t.next {
+				continue // asked for nothing before it
+			}
+			t.next = m.GetQueueOffset() + 1
+			progress = true
+			if t.fErr = t.f(m); t.fErr != nil {
+				return progress, nil
+			}
+		}
+		t.next = max(t.next, resp.GetNextQueueOffset())
+	}
+}

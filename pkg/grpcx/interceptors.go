@@ -1,0 +1,198 @@
+package grpcx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/tandemlog/tandem/pkg/errdefs"
+)
+
+var errPanic = errdefs.New(errdefs.Internal, "PANIC", "the call failed inside the server").
+	WithRemedy("the server's log has the stack")
+
+func (s *Server) unaryInterceptors() []grpc.UnaryServerInterceptor {
+	r := newReporter(s.opts.Log, s.opts.SlowCall)
+	return []grpc.UnaryServerInterceptor{
+		s.trackUnary,
+		func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			resp, err := next(ctx, req)
+			return resp, ToStatus(err)
+		},
+		interceptors.UnaryServerInterceptor(interceptors.CommonReportableFunc(r.unary)),
+		recovery.UnaryServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered)),
+		s.withDeadline,
+		s.validated,
+	}
+}
+
+func (s *Server) streamInterceptors() []grpc.StreamServerInterceptor {
+	r := newReporter(s.opts.Log, -1)
+	return []grpc.StreamServerInterceptor{
+		s.trackStream,
+		func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+			err := next(srv, ss)
+			if err != nil && errors.Is(context.Cause(ss.Context()), ErrDraining) && isCanceled(err) {
+				err = ErrDraining
+			}
+			return ToStatus(err)
+		},
+		// The middleware's reporter of streams would take the time of each message.
+		func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+			start := time.Now()
+			err := next(srv, ss)
+			r.ended(ss.Context(), info.FullMethod, err, time.Since(start))
+			return err
+		},
+		recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered)),
+		s.validatedStream,
+	}
+}
+
+func isCanceled(err error) bool {
+	return errors.Is(err, context.Canceled) || status.Code(err) == codes.Canceled
+}
+
+func (s *Server) recovered(ctx context.Context, p any) error {
+	method, _ := grpc.Method(ctx)
+	s.meters.panicked(ctx, method)
+	s.opts.Log.ErrorContext(ctx, "handler panicked", slog.String("method", method), slog.String("panic", fmt.Sprint(p)),
+		slog.String("stack", string(debug.Stack())))
+	return errPanic
+}
+
+func (s *Server) withDeadline(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	if _, ok := ctx.Deadline(); !ok && s.opts.DefaultTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.opts.DefaultTimeout)
+		defer cancel()
+	}
+	return next(ctx, req)
+}
+
+func (s *Server) validated(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	if s.opts.Validate != nil {
+		if err := s.opts.Validate(req); err != nil {
+			return nil, err
+		}
+	}
+	return next(ctx, req)
+}
+
+func (s *Server) validatedStream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	if s.opts.Validate == nil {
+		return next(srv, ss)
+	}
+	return next(srv, &validStream{ServerStream: ss, validate: s.opts.Validate})
+}
+
+type validStream struct {
+	grpc.ServerStream
+	validate func(any) error
+}
+
+func (s *validStream) RecvMsg(m any) error {
+	if err := s.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	return s.validate(m)
+}
+
+// reportsPerSecond bounds the log lines about calls; a client in a loop must not fill the disk.
+const reportsPerSecond = 10
+
+// reporter logs calls that failed or took long.
+type reporter struct {
+	log  *slog.Logger
+	slow time.Duration // negative: off
+
+	mu         sync.Mutex
+	second     int64
+	lines      int
+	suppressed int
+}
+
+func newReporter(log *slog.Logger, slow time.Duration) *reporter {
+	return &reporter{log: log, slow: slow}
+}
+
+// allow reports whether one more line may be written, and how many were not since the last.
+func (r *reporter) allow(now time.Time) (int, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := now.Unix(); s != r.second {
+		r.second, r.lines = s, 0
+	}
+	if r.lines >= reportsPerSecond {
+		r.suppressed++
+		return 0, false
+	}
+	r.lines++
+	n := r.suppressed
+	r.suppressed = 0
+	return n, true
+}
+
+func (r *reporter) unary(ctx context.Context, c interceptors.CallMeta) (interceptors.Reporter, context.Context) {
+	return unaryReport{r: r, ctx: ctx, call: c}, ctx
+}
+
+type unaryReport struct {
+	interceptors.NoopReporter
+	r    *reporter
+	ctx  context.Context //nolint:containedctx // lives as long as the call
+	call interceptors.CallMeta
+}
+
+func (u unaryReport) PostCall(err error, took time.Duration) {
+	u.r.ended(u.ctx, u.call.FullMethod(), err, took)
+}
+
+func (r *reporter) ended(ctx context.Context, method string, err error, took time.Duration) {
+	slow := r.slow >= 0 && took >= r.slow
+	if (err == nil && !slow) || errors.Is(err, errPanic) {
+		return
+	}
+	code := callCode(err)
+	level := logLevel(code)
+	if slow {
+		level = max(level, slog.LevelInfo)
+	}
+	if !r.log.Enabled(ctx, level) {
+		return
+	}
+	suppressed, ok := r.allow(time.Now())
+	if !ok {
+		return
+	}
+	attrs := []slog.Attr{slog.String("method", method), slog.String("code", code.String()), slog.Duration("took", took)}
+	if p, ok := peer.FromContext(ctx); ok {
+		attrs = append(attrs, slog.String("peer", p.Addr.String()))
+	}
+	if suppressed > 0 {
+		attrs = append(attrs, slog.Int("suppressed", suppressed))
+	}
+	if err == nil {
+		r.log.LogAttrs(ctx, level, "slow call", attrs...)
+		return
+	}
+	r.log.LogAttrs(ctx, level, "call failed", append(attrs, slog.String("error", err.Error()))...)
+}
+
+func callCode(err error) codes.Code {
+	if e := errdefs.As(err); e != nil {
+		return CodeOf(e.Class)
+	}
+	return status.Code(ToStatus(err))
+}

@@ -1,0 +1,276 @@
+package grpcx
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/tandemlog/tandem/pkg/errdefs"
+)
+
+// Defaults.
+const (
+	// DefaultMaxMessage bounds an encoded message: a body of 4 MiB with its properties fits.
+	DefaultMaxMessage = 4<<20 + 64<<10
+	// DefaultTimeout is given to unary calls that come without a deadline.
+	DefaultTimeout = 10 * time.Second
+
+	defaultDrain  = 5 * time.Second
+	defaultSlow   = time.Second
+	defaultWindow = 2 << 20
+	defaultBuffer = 64 << 10
+
+	// keepaliveTime is what clients and servers ping after when nothing came; gRPC allows clients no less than 10 s. A
+	// server takes pings down to minPing, so that a client with these settings is never sent away.
+	keepaliveTime    = 10 * time.Second
+	keepaliveTimeout = 5 * time.Second
+	minPing          = 5 * time.Second
+
+	handshakeTimeout = 10 * time.Second
+	maxStreams       = 4096
+	maxHeaders       = 64 << 10
+)
+
+// Errors of a server's end.
+var (
+	// ErrDraining ends the contexts of streams (context.Cause) and the streams themselves when their server stops.
+	ErrDraining = errdefs.New(errdefs.Unavailable, "SERVER_STOPPING", "the server is stopping").
+			WithRemedy("try again, or ask another node").WithRetry(minBackoff)
+	// ErrHandlersRunning is what Serve returns when handlers outlive every bound: what they use must not be released.
+	ErrHandlersRunning = errdefs.New(errdefs.DeadlineExceeded, "HANDLERS_RUNNING", "handlers did not end in time")
+)
+
+// ServerOptions are the settings of a Server. The zero value works: plain text, defaults, no telemetry.
+type ServerOptions struct {
+	TLS        TLS
+	Log        *slog.Logger // nil: none
+	MaxMessage int          // bytes of an encoded message in either direction; 0: DefaultMaxMessage
+	// DefaultTimeout is given to unary calls without a deadline; 0: 10 s, negative: none.
+	DefaultTimeout time.Duration
+	// SlowCall is the duration from which a unary call is logged although it succeeded; 0: 1 s, negative: never.
+	SlowCall time.Duration
+	// DrainTimeout is the budget of Serve after its context has ended; 0: 5 s. StreamGrace is the part of it that streams
+	// get to end by themselves; 0: two fifths.
+	DrainTimeout, StreamGrace time.Duration
+	// Validate checks each request, of streams too; an errdefs.Invalid error, or a join of several, becomes BadRequest.
+	Validate func(request any) error
+	// HealthServices are the services that health knows besides ""; nil: all that are registered.
+	HealthServices []string
+	// Window is HTTP/2's flow control window of a stream, a connection has four times that; 0: 2 MiB. Buffer is the size
+	// of a connection's read and write buffer; 0: 64 KiB.
+	Window, Buffer int
+	Providers      Providers
+	// Extra options come last.
+	Extra []grpc.ServerOption
+}
+
+func (o ServerOptions) orDefault() ServerOptions {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	o.Log = o.Log.With(slog.String("component", "grpc"))
+	setDefault(&o.MaxMessage, DefaultMaxMessage)
+	setDefault(&o.DefaultTimeout, DefaultTimeout)
+	setDefault(&o.SlowCall, defaultSlow)
+	setDefault(&o.DrainTimeout, defaultDrain)
+	setDefault(&o.StreamGrace, o.DrainTimeout*2/5)
+	setDefault(&o.Window, defaultWindow)
+	setDefault(&o.Buffer, defaultBuffer)
+	return o
+}
+
+func setDefault[T comparable](p *T, value T) {
+	var zero T
+	if *p == zero {
+		*p = value
+	}
+}
+
+// Server is a gRPC server with health and reflection. Register services with GRPC, or hand it itself to a generated
+// Register function, then call Serve once.
+type Server struct {
+	opts   ServerOptions
+	grpc   *grpc.Server
+	health *health.Server
+	meters *instruments
+	calls  *calls
+
+	draining context.Context //nolint:containedctx // its end is a state of the server: streams shall end
+	drain    context.CancelCauseFunc
+	cut      chan struct{} // closed when streams that are still open are ended from outside
+	stop     func() error
+
+	mu     sync.Mutex
+	states map[string]bool // what SetServing said before Serve
+	serves bool
+}
+
+// NewServer makes a server. It fails with ErrTLSFiles, or a field error, when the TLS settings cannot be used.
+func NewServer(o ServerOptions) (*Server, error) {
+	o = o.orDefault()
+	meters, err := newInstruments(o.Providers.orDefault().MeterProvider, o.Log)
+	if err != nil {
+		return nil, fmt.Errorf("make instruments: %w", err)
+	}
+	creds, err := transportCredentials(o.TLS, true, o.Log, meters)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		opts: o, meters: meters, health: health.NewServer(), calls: newCalls(),
+		cut: make(chan struct{}), states: make(map[string]bool),
+	}
+	s.draining, s.drain = context.WithCancelCause(context.Background())
+	s.stop = sync.OnceValue(s.shutdown)
+	opts := []grpc.ServerOption{
+		grpc.Creds(creds),
+		grpc.ChainUnaryInterceptor(s.unaryInterceptors()...),
+		grpc.ChainStreamInterceptor(s.streamInterceptors()...),
+		grpc.MaxRecvMsgSize(o.MaxMessage),
+		grpc.MaxSendMsgSize(o.MaxMessage),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
+		grpc.InitialWindowSize(int32(min(o.Window, maxWindow))),         //nolint:gosec // bounded by maxWindow
+		grpc.InitialConnWindowSize(int32(min(4*o.Window, 4*maxWindow))), //nolint:gosec // bounded by maxWindow
+		grpc.ReadBufferSize(o.Buffer),
+		grpc.WriteBufferSize(o.Buffer),
+		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxHeaderListSize(maxHeaders),
+	}
+	if !o.Providers.off() {
+		opts = append(opts, grpc.StatsHandler(o.Providers.serverHandler()))
+	}
+	s.grpc = grpc.NewServer(append(opts, o.Extra...)...)
+	healthpb.RegisterHealthServer(s.grpc, s.health)
+	reflection.Register(s.grpc)
+	s.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
+	return s, nil
+}
+
+// maxWindow is the largest window of a stream.
+const maxWindow = 64 << 20
+
+// GRPC returns the server to register services with.
+func (s *Server) GRPC() *grpc.Server { return s.grpc }
+
+// RegisterService implements grpc.ServiceRegistrar.
+func (s *Server) RegisterService(d *grpc.ServiceDesc, impl any) { s.grpc.RegisterService(d, impl) }
+
+// SetServing says what health answers for a service ("" is the server as a whole). Every service serves from Serve on
+// unless this said otherwise.
+func (s *Server) SetServing(service string, serving bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.states[service] = serving
+	if s.serves {
+		s.setHealth(service, serving)
+	}
+}
+
+func (s *Server) setHealth(service string, serving bool) {
+	state := healthpb.HealthCheckResponse_NOT_SERVING
+	if serving {
+		state = healthpb.HealthCheckResponse_SERVING
+	}
+	s.health.SetServingStatus(service, state)
+}
+
+func (s *Server) startHealth() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.serves = true
+	names := s.opts.HealthServices
+	if names == nil {
+		for name := range s.grpc.GetServiceInfo() {
+			names = append(names, name)
+		}
+	}
+	for _, name := range append(slices.Clone(names), "") {
+		serving, said := s.states[name]
+		s.setHealth(name, serving || !said)
+	}
+}
+
+// Serve answers calls that come to ln until ctx ends, then drains as the package's comment says. It returns nil when no
+// handler runs any more, ErrHandlersRunning when some would not end, and the listener's error when that failed; ln is
+// closed in any case.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	s.startHealth()
+	served := make(chan error, 1)
+	go func() { served <- s.grpc.Serve(ln) }()
+	select {
+	case err := <-served:
+		if stopErr := s.stop(); stopErr != nil {
+			return stopErr
+		}
+		if err != nil {
+			return fmt.Errorf("serve grpc: %w", err)
+		}
+		return nil
+	case <-ctx.Done():
+	}
+	return s.stop()
+}
+
+// shutdown ends everything in steps; each step leaves fewer calls open.
+func (s *Server) shutdown() error {
+	start := time.Now()
+	s.health.Shutdown()
+	s.drain(ErrDraining)
+	graceful := make(chan struct{})
+	go func() { defer close(graceful); s.grpc.GracefulStop() }()
+
+	idle := s.calls.drained()
+	hard := time.NewTimer(s.opts.DrainTimeout)
+	defer hard.Stop()
+	grace := time.NewTimer(min(s.opts.StreamGrace, s.opts.DrainTimeout))
+	defer grace.Stop()
+	select {
+	case <-graceful:
+	case <-grace.C:
+		close(s.cut)
+		select {
+		case <-graceful:
+		case <-hard.C:
+		}
+	}
+	if n, methods := s.calls.open(); n > 0 {
+		s.meters.cut.Add(context.Background(), int64(n))
+		s.opts.Log.Warn("calls cut at shutdown", slog.Int("calls", n), slog.Any("methods", methods))
+	}
+	s.grpc.Stop()
+	last := time.NewTimer(s.opts.DrainTimeout / 2)
+	defer last.Stop()
+	select {
+	case <-idle:
+		s.opts.Log.Debug("grpc server stopped", slog.Duration("took", time.Since(start)))
+		return nil
+	case <-last.C:
+		n, methods := s.calls.open()
+		return ErrHandlersRunning.With("calls", n).With("methods", methods)
+	}
+}
+
+// logLevel is the level at which the end of a call with this code is logged.
+func logLevel(c codes.Code) slog.Level {
+	switch c {
+	case codes.Internal, codes.DataLoss, codes.Unknown:
+		return slog.LevelError
+	case codes.OK, codes.Canceled:
+		return slog.LevelDebug
+	default:
+		return slog.LevelInfo
+	}
+}

@@ -1,0 +1,226 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/tandemlog/tandem/pkg/errdefs"
+)
+
+// Errors of a configuration; field and the metadata key source say where.
+var (
+	ErrUnknownKey = errdefs.New(errdefs.InvalidArgument, "UNKNOWN_KEY", "unknown key")
+	ErrBadValue   = errdefs.New(errdefs.InvalidArgument, "BAD_VALUE", "bad value")
+	ErrConfigFile = errdefs.New(errdefs.InvalidArgument, "CONFIG_FILE", "the file cannot be used")
+)
+
+// sourceKey is the metadata key of where a value came from.
+const sourceKey = "source"
+
+// maxConfig bounds a configuration file.
+const maxConfig = 1 << 20
+
+// settings is a configuration being read.
+type settings struct {
+	root    []*field
+	byKey   map[string]*field
+	keys    []string // of the leaves, as declared
+	sources map[string]string
+	errs    []error
+}
+
+func newSettings(cfg any) (*settings, error) {
+	v := reflect.ValueOf(cfg)
+	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
+		return nil, fmt.Errorf("a configuration is a pointer to a struct, not %T", cfg)
+	}
+	s := &settings{byKey: make(map[string]*field), sources: make(map[string]string)}
+	s.root = fieldsOf(v.Elem(), "")
+	vars := make(map[string]string)
+	var clash error
+	leaves(s.root, func(f *field) {
+		s.byKey[f.key] = f
+		s.keys = append(s.keys, f.key)
+		if other, ok := vars[envName(f.key)]; ok {
+			clash = fmt.Errorf("keys %s and %s have one environment variable", other, f.key)
+		}
+		vars[envName(f.key)] = f.key
+	})
+	return s, clash
+}
+
+// load reads file (may be empty), environment and -set values in this order and returns all faults as one join.
+func (s *settings) load(file, envPrefix string, environ, sets []string) error {
+	if file != "" {
+		s.loadFile(file)
+	}
+	s.loadEnv(envPrefix, environ)
+	for _, set := range sets {
+		s.loadSet(set)
+	}
+	return errors.Join(s.errs...)
+}
+
+func (s *settings) fail(e *errdefs.Error, key, source string) {
+	s.errs = append(s.errs, e.WithField(key).With(sourceKey, source))
+}
+
+func (s *settings) loadFile(file string) {
+	name := filepath.Base(file)
+	f, err := os.Open(file) //nolint:gosec // the operator names it
+	if err != nil {
+		s.errs = append(s.errs, ErrConfigFile.With(sourceKey, file).Wrap(err).WithRemedy("name another with -config"))
+		return
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	switch {
+	case err != nil:
+		s.errs = append(s.errs, ErrConfigFile.With(sourceKey, file).Wrap(err))
+	case len(text) > maxConfig:
+		s.errs = append(s.errs, ErrConfigFile.With(sourceKey, file).WithMsg("the file is larger than %s", Size(maxConfig)))
+	default:
+		y := yamlReader{s: s, place: func(line int) string { return fmt.Sprintf("%s:%d", name, line) }}
+		y.document(text)
+	}
+}
+
+// serviceLink matches the variables that Kubernetes sets in every pod for a Service of a name like ours.
+var serviceLink = regexp.MustCompile(`_SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)$|_PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$`)
+
+func isServiceLink(name, value string) bool {
+	return serviceLink.MatchString(name) || (strings.HasSuffix(name, "_PORT") && strings.Contains(value, "://"))
+}
+
+func (s *settings) loadEnv(prefix string, environ []string) {
+	byVar := make(map[string]*field, len(s.byKey))
+	for key, f := range s.byKey {
+		byVar[prefix+envName(key)] = f
+	}
+	environ = slices.Sorted(slices.Values(environ))
+	for _, kv := range environ {
+		name, value, _ := strings.Cut(kv, "=")
+		if !strings.HasPrefix(name, prefix) || name == prefix+configVar {
+			continue
+		}
+		if f, ok := byVar[name]; ok {
+			s.setText(f, value, name)
+			continue
+		}
+		if isServiceLink(name, value) {
+			continue
+		}
+		e := ErrUnknownKey.WithMsg("unknown environment variable")
+		var vars []string
+		for v := range byVar {
+			vars = append(vars, v)
+		}
+		slices.Sort(vars)
+		if near := nearest(name, vars); near != "" {
+			e = e.WithRemedy("did you mean %s?", near)
+		} else {
+			e = e.WithRemedy("-print-config shows the keys")
+		}
+		s.errs = append(s.errs, e.With(sourceKey, name))
+	}
+}
+
+func (s *settings) loadSet(set string) {
+	key, value, ok := strings.Cut(set, "=")
+	if !ok {
+		s.errs = append(s.errs, ErrBadValue.WithMsg("-set wants key=value, not %q", set).With(sourceKey, "-set"))
+		return
+	}
+	f, ok := s.byKey[key]
+	if !ok {
+		s.unknown(key, "-set")
+		return
+	}
+	s.setText(f, value, "-set")
+}
+
+// unknown reports a key that does not exist.
+func (s *settings) unknown(key, source string) {
+	candidates := slices.Clone(s.keys)
+	var structs func([]*field)
+	structs = func(fields []*field) {
+		for _, f := range fields {
+			if f.sub != nil {
+				candidates = append(candidates, f.key)
+				structs(f.sub)
+			}
+		}
+	}
+	structs(s.root)
+	if slices.Contains(candidates, key) {
+		s.fail(ErrBadValue.WithMsg("has keys of its own").WithRemedy("set %s.<key>", key), key, source)
+		return
+	}
+	if near := nearest(key, candidates); near != "" {
+		s.fail(ErrUnknownKey.WithRemedy("did you mean %s?", near), key, source)
+		return
+	}
+	s.fail(ErrUnknownKey.WithRemedy("-print-config shows the keys"), key, source)
+}
+
+// setText sets a leaf from the text of a variable or flag: scalars as they are, lists as a,b or YAML, the rest as YAML.
+func (s *settings) setText(f *field, text, source string) {
+	kind := f.v.Kind()
+	_, isText := f.v.Addr().Interface().(interface{ UnmarshalText(text []byte) error })
+	list := kind == reflect.Slice && !isText
+	if !list && (kind != reflect.Map || isText) {
+		if err := setScalar(f.v, text); err != nil {
+			s.fail(ErrBadValue.WithMsg("%s", err.Error()), f.key, source)
+			return
+		}
+		s.sources[f.key] = source
+		return
+	}
+	if trimmed := strings.TrimSpace(text); list && !strings.HasPrefix(trimmed, "[") {
+		var parts []string
+		for part := range strings.SplitSeq(trimmed, ",") {
+			if part = strings.TrimSpace(part); part != "" {
+				parts = append(parts, part)
+			}
+		}
+		fresh := reflect.MakeSlice(f.v.Type(), len(parts), len(parts))
+		for i, part := range parts {
+			if isStruct(f.v.Type().Elem()) {
+				s.fail(ErrBadValue.WithMsg("wants a YAML list of maps").WithRemedy("write [{...}, {...}]"), f.key, source)
+				return
+			}
+			if err := setScalar(fresh.Index(i), part); err != nil {
+				s.fail(ErrBadValue.WithMsg("%s", err.Error()), fmt.Sprintf("%s[%d]", f.key, i), source)
+				return
+			}
+		}
+		f.v.Set(fresh)
+		s.sources[f.key] = source
+		return
+	}
+	y := yamlReader{s: s, place: func(int) string { return source }}
+	y.value(f, text)
+}
+
+// sourceOf returns where the value of a key came from; a list element comes from where its list did.
+func (s *settings) sourceOf(key string) string {
+	for {
+		if source, ok := s.sources[key]; ok {
+			return source
+		}
+		i := strings.LastIndexAny(key, ".[")
+		if i < 0 {
+			return ""
+		}
+		key = key[:i]
+	}
+}

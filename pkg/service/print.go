@@ -1,0 +1,87 @@
+package service
+
+import (
+	"encoding"
+	"fmt"
+	"io"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+)
+
+// print writes the configuration as YAML that load reads back, with the source of each value that is not a default.
+func (s *settings) print(w io.Writer) error { return s.printFields(w, s.root, "") }
+
+func (s *settings) printFields(w io.Writer, fields []*field, indent string) error {
+	for _, f := range fields {
+		if f.sub != nil {
+			if _, err := fmt.Fprintf(w, "%s%s:\n", indent, f.name); err != nil {
+				return err
+			}
+			if err := s.printFields(w, f.sub, indent+"  "); err != nil {
+				return err
+			}
+			continue
+		}
+		if f.v.Kind() == reflect.Pointer && f.v.IsNil() {
+			continue
+		}
+		text, err := yaml.MarshalWithOptions(plain(f.v), yaml.Flow(true))
+		if err != nil {
+			return fmt.Errorf("write %s: %w", f.key, err)
+		}
+		source := ""
+		if from := s.sources[f.key]; from != "" {
+			source = "  # " + from
+		}
+		if _, err := fmt.Fprintf(w, "%s%s: %s%s\n", indent, f.name, strings.TrimSpace(string(text)), source); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plain turns a value into what YAML writes as load reads it.
+func plain(v reflect.Value) any {
+	if v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	switch x := v.Interface().(type) {
+	case time.Duration:
+		return x.String()
+	case encoding.TextMarshaler:
+		if text, err := x.MarshalText(); err == nil {
+			return string(text)
+		}
+	}
+	switch v.Kind() {
+	case reflect.Slice:
+		out := make([]any, v.Len())
+		for i := range out {
+			out[i] = plain(v.Index(i))
+		}
+		return out
+	case reflect.Map:
+		out := yaml.MapSlice{}
+		byName := make(map[string]any, v.Len())
+		for it := v.MapRange(); it.Next(); {
+			byName[it.Key().String()] = plain(it.Value())
+		}
+		for _, name := range slices.Sorted(maps.Keys(byName)) {
+			out = append(out, yaml.MapItem{Key: name, Value: byName[name]})
+		}
+		return out
+	case reflect.Struct:
+		out := yaml.MapSlice{}
+		for _, f := range fieldsOf(v, "") {
+			out = append(out, yaml.MapItem{Key: f.name, Value: plain(f.v)})
+		}
+		return out
+	default:
+		return v.Interface()
+	}
+}

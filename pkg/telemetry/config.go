@@ -1,0 +1,86 @@
+package telemetry
+
+import (
+	"io"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/tandemlog/tandem/pkg/errdefs"
+)
+
+// Exporters of spans; OTLP takes the metrics too.
+const (
+	None   = "none"
+	Stdout = "stdout"
+	OTLP   = "otlp"
+)
+
+// Formats and levels of the log.
+const (
+	Text  = "text"
+	JSON  = "json"
+	Debug = "debug"
+	Info  = "info"
+	Warn  = "warn"
+	Error = "error"
+)
+
+// DefaultEndpoint is where OTLP goes when neither Config nor OTEL_EXPORTER_OTLP_ENDPOINT names another place.
+const DefaultEndpoint = "http://127.0.0.1:4317"
+
+const defaultShutdown = 2 * time.Second
+
+// Config are the settings of a process. Empty words mean the first of each list.
+type Config struct {
+	// Exporter is none, stdout or otlp.
+	Exporter string `yaml:"exporter"`
+	// Endpoint of the OTLP collector (gRPC): host:port is plain text, http:// and https:// say so.
+	Endpoint string `yaml:"endpoint"`
+	// SampleRatio is the part of the traces that begin here that is recorded, 0 to 1; the sampling of a caller is followed.
+	SampleRatio float64 `yaml:"sampleRatio"`
+	// LogLevel is info, debug, warn or error.
+	LogLevel string `yaml:"logLevel"`
+	// LogFormat is text or json.
+	LogFormat string `yaml:"logFormat"`
+	// DebugListen is the address of metrics, health and pprof; empty: none.
+	DebugListen string `yaml:"debugListen"`
+	// Instance is service.instance.id; empty: made of host and process.
+	Instance string `yaml:"instance"`
+	// ShutdownTimeout bounds the last flush; 0: 2 s.
+	ShutdownTimeout time.Duration `yaml:"shutdownTimeout"`
+
+	LogWriter  io.Writer `yaml:"-"` // nil: standard error
+	SpanWriter io.Writer `yaml:"-"` // of the stdout exporter; nil: standard output
+}
+
+// Validate checks the settings; errors name the field below prefix, which may be empty.
+func (c *Config) Validate(prefix string) error {
+	if prefix != "" {
+		prefix += "."
+	}
+	for _, f := range []struct {
+		name, value string
+		allowed     []string
+	}{
+		{"exporter", c.Exporter, []string{None, Stdout, OTLP}},
+		{"logLevel", c.LogLevel, []string{Info, Debug, Warn, Error}},
+		{"logFormat", c.LogFormat, []string{Text, JSON}},
+	} {
+		if f.value != "" && !slices.Contains(f.allowed, f.value) {
+			return errdefs.Invalid(prefix+f.name, "%q is none of %q", f.value, f.allowed)
+		}
+	}
+	switch {
+	case !(c.SampleRatio >= 0 && c.SampleRatio <= 1): // NaN too
+		return errdefs.Invalid(prefix+"sampleRatio", "%v is not between 0 and 1", c.SampleRatio)
+	case c.ShutdownTimeout < 0:
+		return errdefs.Invalid(prefix+"shutdownTimeout", "%v is negative", c.ShutdownTimeout)
+	}
+	if c.DebugListen != "" {
+		if _, _, err := net.SplitHostPort(c.DebugListen); err != nil {
+			return errdefs.Invalid(prefix+"debugListen", "%q is not host:port", c.DebugListen)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/tandemlog/tandem/pkg/watermark"
+	"github.com/tandemlog/tandem/services/storage/internal/commitlog"
+	"github.com/tandemlog/tandem/services/storage/internal/consumequeue"
+	"github.com/tandemlog/tandem/services/storage/internal/dispatch"
+	"github.com/tandemlog/tandem/services/storage/internal/epoch"
+	"github.com/tandemlog/tandem/services/storage/internal/message"
+	"github.com/tandemlog/tandem/services/storage/internal/replication"
+	"github.com/tandemlog/tandem/services/storage/internal/role"
+	"github.com/tandemlog/tandem/services/storage/internal/rpc"
+)
+
+// The types of this file let packages that do not know each other meet: each turns one package's values into another's.
+
+// sink is the log that a slave appends to.
+type sink struct {
+	*commitlog.Log
+	sync bool
+}
+
+// Report is what the slave may confirm.
+func (s sink) Report() *watermark.Mark {
+	if s.sync {
+		return s.Flushed()
+	}
+	return s.Written()
+}
+
+// roleLog is the log as role cuts it: the queues are cut along.
+type roleLog struct {
+	*commitlog.Log
+	dispatch *dispatch.Dispatcher
+}
+
+func (l roleLog) Rollback(to, epoch, keep int64) error {
+	_, err := l.Log.Rollback(to, epoch, keep)
+	return err
+}
+
+func (l roleLog) Truncate(to int64) error {
+	if err := l.Log.Truncate(to); err != nil {
+		return err
+	}
+	return l.dispatch.Truncated(to)
+}
+
+func (l roleLog) Reset(start int64) error {
+	if err := l.Log.Reset(start); err != nil {
+		return err
+	}
+	return l.dispatch.Truncated(0)
+}
+
+// links are the links to slaves as role opens and ends them.
+type links app
+
+// Open begins a reign: the queue offsets are read before the first put can come.
+func (l *links) Open(ownStart int64) {
+	if err := l.store.BeginReign(l.dispatch.Dispatched().Load(), l.log.End()); err != nil {
+		l.env.Logger.Error("queue offsets cannot be read, puts are refused", slog.Any("error", err))
+	}
+	l.master.Open(ownStart)
+}
+
+func (l *links) Shut(reason error)                 { l.master.Shut(reason) }
+func (l *links) Revoke(nodeID int64, reason error) { l.master.Revoke(nodeID, reason) }
+func (l *links) Acked(k int) *watermark.Mark       { return l.master.Acked(k) }
+func (l *links) InSync() int                       { return l.master.InSync() }
+func (l *links) InSyncChanged() *watermark.Mark    { return l.master.InSyncChanged() }
+func (l *links) Grant(g role.Grant) (role.Token, <-chan struct{}, error) {
+	return l.master.Grant(replication.Grant{NodeID: g.NodeID, Address: g.Address, Start: g.Start, Frame: g.Frame})
+}
+
+// puller receives the raw stream.
+type puller struct{ slave *replication.Slave }
+
+func (p puller) Stream(ctx context.Context, a role.StreamArgs) error {
+	return p.slave.Stream(ctx, replication.StreamArgs{Addr: a.Addr, Token: a.Token, Frame: a.Frame, EmptyReport: a.EmptyReport})
+}
+
+// peerCalls are the calls to peers.
+type peerCalls struct{ *rpc.Peers }
+
+func (p peerCalls) Follow(ctx context.Context, addr string, r epoch.FollowRequest) (role.FollowStream, error) {
+	s, err := p.Peers.Follow(ctx, addr, r)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// flusher flushes log and queues.
+type flusher struct {
+	log    *commitlog.Log
+	queues *consumequeue.Set
+}
+
+func (f flusher) FlushNow(ctx context.Context) (int64, error) {
+	n, err := f.log.FlushNow(ctx)
+	return n, errors.Join(err, f.queues.Flush())
+}
+
+// joinTrace adds a slave's append to the trace of the put, which came along in the message's properties. What was in the
+// log before this process is no append of its own.
+func (a *app) joinTrace(offset int64, v *message.View) {
+	if offset < a.recovery.End {
+		return
+	}
+	parent, ok := v.Property(message.PropertyTraceParent)
+	if !ok || a.role.CheckOpen() == nil {
+		return
+	}
+	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{message.PropertyTraceParent: string(parent)})
+	if !trace.SpanContextFromContext(ctx).IsSampled() {
+		return
+	}
+	_, span := a.tracer().Start(ctx, "slave append", trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
+		attribute.Int64("offset", offset), attribute.String("topic", string(v.Topic)), attribute.Int64("node_id", a.cfg.BrokerID),
+	))
+	span.End()
+}

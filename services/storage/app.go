@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"go.opentelemetry.io/otel/trace"
+
+	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
+	"github.com/tandemlog/tandem/pkg/grpcx"
+	"github.com/tandemlog/tandem/pkg/service"
+	"github.com/tandemlog/tandem/pkg/vfs"
+	"github.com/tandemlog/tandem/services/storage/internal/commitlog"
+	"github.com/tandemlog/tandem/services/storage/internal/consumequeue"
+	"github.com/tandemlog/tandem/services/storage/internal/dispatch"
+	"github.com/tandemlog/tandem/services/storage/internal/epoch"
+	"github.com/tandemlog/tandem/services/storage/internal/message"
+	"github.com/tandemlog/tandem/services/storage/internal/replication"
+	"github.com/tandemlog/tandem/services/storage/internal/role"
+	"github.com/tandemlog/tandem/services/storage/internal/rpc"
+	"github.com/tandemlog/tandem/services/storage/internal/store"
+	"github.com/tandemlog/tandem/services/storage/internal/topics"
+)
+
+// app is one storage: the parts in the order in which they are built and started.
+type app struct {
+	cfg *Config
+	env *service.Env
+	fs  vfs.FS
+
+	log      *commitlog.Log
+	recovery *commitlog.Recovery
+	queues   *consumequeue.Set
+	dispatch *dispatch.Dispatcher
+	master   *replication.Master
+	slave    *replication.Slave
+	peers    *rpc.Peers
+	role     *role.Manager
+	store    *store.Store
+	server   *grpcx.Server
+}
+
+// build opens the folder and the listeners and wires the parts.
+func build(_ context.Context, cfg *Config, env *service.Env) ([]service.Actor, error) {
+	a := &app{cfg: cfg, env: env, fs: vfs.OS()}
+	grpcLn, err := a.listen("listen", cfg.Listen)
+	if err != nil {
+		return nil, err
+	}
+	haLn, err := a.listen("haListen", cfg.HAListen)
+	if err != nil {
+		return nil, err
+	}
+	for _, open := range []func() error{a.openLog, a.openQueues, a.openReplication, a.openRole, a.openServer} {
+		if err := open(); err != nil {
+			return nil, err
+		}
+	}
+	env.SetReady(a.ready)
+	return []service.Actor{
+		{Name: "commitlog", Run: a.log.Run},
+		{Name: "consumequeue", Run: a.queues.Run},
+		{Name: "dispatch", Run: a.dispatch.Run},
+		{Name: "replication", Run: func(ctx context.Context) error { return a.master.Run(ctx, haLn) }},
+		{Name: "role", Run: a.role.Run},
+		{Name: "grpc", Run: func(ctx context.Context) error { return a.server.Serve(ctx, grpcLn) }},
+	}, nil
+}
+
+// listen opens a listener. Whoever serves it closes it; a build that fails does.
+func (a *app) listen(key, addr string) (net.Listener, error) {
+	ln, err := service.Listen(context.Background(), key, addr)
+	if err != nil {
+		return nil, err
+	}
+	a.env.Defer(key, func(error) error {
+		if err := ln.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		return nil
+	})
+	return ln, nil
+}
+
+func (a *app) openLog() error {
+	c := a.cfg
+	var err error
+	a.log, a.recovery, err = commitlog.Open(a.fs, c.StorePathRootDir, commitlog.Options{
+		FileSize: int64(c.MappedFileSizeCommitLog), SyncFlush: c.FlushDiskType == syncFlush,
+		FlushInterval: c.FlushIntervalCommitLog, FlushLeastPages: int64(c.FlushCommitLogLeastPages),
+		FlushThoroughInterval: c.FlushCommitLogThoroughInterval, BootID: bootID(),
+		Log: a.env.Logger, Meter: a.env.MeterProvider.Meter(scope + "commitlog"),
+	})
+	if err != nil {
+		return fmt.Errorf("open the log in %s: %w", c.StorePathRootDir, err)
+	}
+	a.env.Defer("commitlog", func(cause error) error { return a.log.Close(cause == nil) })
+	return nil
+}
+
+// scope is the prefix of instrumentation scopes.
+const scope = "github.com/tandemlog/tandem/storage/"
+
+// bootID tells this run of the machine from others; without one every crash counts as one of the machine.
+func bootID() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+func (a *app) openQueues() error {
+	c := a.cfg
+	var err error
+	a.queues, err = consumequeue.Open(a.fs, c.StorePathRootDir, consumequeue.Options{
+		FileSize: int64(c.MappedFileSizeConsumeQueue), Clean: a.recovery.Clean, Checkpoint: a.log.Checkpoint(),
+		Log: a.env.Logger, Meter: a.env.MeterProvider.Meter(scope + "consumequeue"),
+	})
+	if err != nil {
+		return fmt.Errorf("open the queues in %s: %w", c.StorePathRootDir, err)
+	}
+	a.env.Defer("consumequeue", func(error) error { return a.queues.Close() })
+	levels, err := message.ParseDelayLevels(c.MessageDelayLevel)
+	if err != nil {
+		return err
+	}
+	a.dispatch, err = dispatch.New(dispatch.Options{
+		DelayLevels: levels, Observe: a.joinTrace,
+		Log: a.env.Logger, Meter: a.env.MeterProvider.Meter(scope + "dispatch"),
+	}, a.log, a.queues)
+	return err
+}
+
+func (a *app) openReplication() error {
+	c := a.cfg
+	var legacy []netip.Addr
+	for _, p := range c.HA.LegacyPeers {
+		addr, err := netip.ParseAddr(p)
+		if err != nil {
+			return err
+		}
+		legacy = append(legacy, addr)
+	}
+	meter := a.env.MeterProvider.Meter(scope + "replication")
+	a.master = replication.NewMaster(replication.MasterOptions{
+		Heartbeat: c.HASendHeartbeatInterval, Housekeeping: c.HAHousekeepingInterval, BatchSize: int(c.HATransferBatchSize),
+		MaxFrame: int(c.HA.FrameSize), MaxSlaves: c.HA.MaxSlaves, LegacySlaves: c.HA.LegacySlaves, LegacyPeers: legacy,
+		StartFromLast: c.HA.StartFrom == fromLast, FallBehindMax: int64(c.HASlaveFallbehindMax),
+		Congestion: c.HA.CongestionControl, Log: a.env.Logger, Meter: meter,
+	}, a.log)
+	a.slave = replication.NewSlave(replication.SlaveOptions{
+		Heartbeat: c.HASendHeartbeatInterval, Housekeeping: c.HAHousekeepingInterval,
+		Congestion: c.HA.CongestionControl, Log: a.env.Logger, Meter: meter,
+	}, sink{Log: a.log, sync: c.FlushDiskType == syncFlush})
+	return nil
+}
+
+func (a *app) openRole() error {
+	c := a.cfg
+	dialer, err := grpcx.NewDialer(grpcx.ClientOptions{
+		TLS: c.tls(), Log: a.env.Logger, MaxMessage: int(c.MaxReplySize), Providers: a.providers(),
+	})
+	if err != nil {
+		return err
+	}
+	a.peers = rpc.NewPeers(dialer.Dial)
+	a.env.Defer("peers", func(error) error { return a.peers.Close() })
+	others := slices.DeleteFunc(slices.Clone(c.HA.Peers), func(p string) bool { return p == c.Advertise })
+	a.role, err = role.Open(role.Options{
+		FS: a.fs, Root: c.StorePathRootDir, Cluster: c.BrokerClusterName, BrokerName: c.BrokerName, NodeID: c.BrokerID,
+		Address: c.Advertise, HAAddress: c.HAAdvertise, Role: roles[c.BrokerRole], Peers: others,
+		Required: c.HA.Required, RefuseWithoutReplicas: c.HA.RefuseWithoutReplicas, SyncFlush: c.FlushDiskType == syncFlush,
+		AllowDataLoss: c.AllowDataLoss, StartWait: c.HA.StartWait, RollbackKeep: int64(c.HA.RollbackKeep),
+		MaxFrame: int32(c.HA.FrameSize), MasterAddress: c.Master.Address, Legacy: c.Master.Legacy, LegacyFirst: c.Master.FirstOffset, //nolint:gosec // bounded by Validate
+		Recovery: role.Recovery{Clean: a.recovery.Clean, Lost: a.recovery.Lost}, BootID: bootID(),
+		Log: a.env.Logger, Meter: a.env.MeterProvider.Meter(scope + "role"),
+	}, roleLog{a.log, a.dispatch}, (*links)(a), puller{a.slave}, peerCalls{a.peers})
+	if err != nil {
+		return err
+	}
+	a.store, err = store.New(store.Options{
+		StoreHost: c.storeHost(), SyncMaster: c.BrokerRole != asyncMaster, SyncFlush: c.FlushDiskType == syncFlush,
+		Required: c.HA.Required, MaxAcks: c.HA.MaxSlaves, SlaveTimeout: c.SlaveTimeout, FlushTimeout: c.SyncFlushTimeout,
+		RefuseWithoutReplicas: c.HA.RefuseWithoutReplicas, AppendPropCRC: c.AppendPropCRC,
+		Limits: message.Limits{MaxBody: int(c.MaxMessageSize)},
+		Log:    a.env.Logger, Meter: a.env.MeterProvider.Meter(scope + "store"), Tracer: a.tracer(),
+	}, a.log, a.master, a.queues, topics.NewStatic(c.DefaultTopicQueueNums), a.role)
+	return err
+}
+
+// roles are the names of the config.
+var roles = map[string]epoch.Role{
+	asyncMaster: epoch.RoleAsyncMaster, syncMaster: epoch.RoleSyncMaster, slave: epoch.RoleSlave,
+}
+
+func (a *app) providers() grpcx.Providers {
+	return grpcx.Providers{
+		TracerProvider: a.env.TracerProvider, MeterProvider: a.env.MeterProvider, Propagator: a.env.Propagator,
+	}
+}
+
+func (a *app) tracer() trace.Tracer { return a.env.TracerProvider.Tracer(scope + "store") }
+
+func (a *app) openServer() error {
+	var err error
+	a.server, err = grpcx.NewServer(grpcx.ServerOptions{
+		TLS: a.cfg.tls(), Log: a.env.Logger, MaxMessage: a.maxMessage(), Providers: a.providers(),
+	})
+	if err != nil {
+		return err
+	}
+	storagev1.RegisterMessageServiceServer(a.server, rpc.NewMessage(a.store, a.dispatch.Dispatched, int(a.cfg.MaxReplySize)))
+	storagev1.RegisterStorageAdminServiceServer(a.server, rpc.NewAdmin(a.log, flusher{a.log, a.queues}, a.status))
+	storagev1.RegisterReplicationServiceServer(a.server, rpc.NewReplication(a.role))
+	return nil
+}
+
+// requestRoom is what a request has besides its bodies at most, bytes.
+const requestRoom = 1 << 20
+
+// maxMessage lets the largest put and the largest reply through.
+func (a *app) maxMessage() int {
+	return max(int(a.cfg.MaxMessageSize)+requestRoom, int(a.cfg.MaxReplySize))
+}

@@ -1,0 +1,298 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/grpcx"
+	"github.com/tandemlog/tandem/pkg/service"
+	"github.com/tandemlog/tandem/services/storage/internal/message"
+)
+
+// Config is the whole configuration of a storage. Names follow RocketMQ's where there is one. The zero file runs: loopback,
+// ./data, one node.
+type Config struct {
+	service.Common
+
+	// Who this node is.
+	BrokerClusterName string `yaml:"brokerClusterName"`
+	BrokerName        string `yaml:"brokerName"`
+	BrokerID          int64  `yaml:"brokerId"`
+	// ASYNC_MASTER, SYNC_MASTER or SLAVE; what the node has become since beats it.
+	BrokerRole string `yaml:"brokerRole"`
+	// Host of this store in records and message ids; empty: the host of `advertise` where it is an IP address.
+	BrokerIP1 string `yaml:"brokerIP1"`
+
+	StorePathRootDir string `yaml:"storePathRootDir"`
+
+	// Listeners, and how other nodes reach the first two where that differs.
+	Listen      string `yaml:"listen"`
+	HAListen    string `yaml:"haListen"`
+	Advertise   string `yaml:"advertise"`
+	HAAdvertise string `yaml:"haAdvertise"`
+
+	// Files. 0: as the files that exist, else RocketMQ's sizes.
+	MappedFileSizeCommitLog    service.Size `yaml:"mappedFileSizeCommitLog"`
+	MappedFileSizeConsumeQueue service.Size `yaml:"mappedFileSizeConsumeQueue"`
+
+	// SYNC_FLUSH or ASYNC_FLUSH.
+	FlushDiskType                  string        `yaml:"flushDiskType"`
+	FlushIntervalCommitLog         time.Duration `yaml:"flushIntervalCommitLog"`
+	FlushCommitLogLeastPages       int           `yaml:"flushCommitLogLeastPages"`
+	FlushCommitLogThoroughInterval time.Duration `yaml:"flushCommitLogThoroughInterval"`
+	SyncFlushTimeout               time.Duration `yaml:"syncFlushTimeout"`
+
+	// Messages.
+	MaxMessageSize        service.Size `yaml:"maxMessageSize"`
+	DefaultTopicQueueNums int          `yaml:"defaultTopicQueueNums"`
+	MessageDelayLevel     string       `yaml:"messageDelayLevel"`
+	AppendPropCRC         bool         `yaml:"enabledAppendPropCRC"`
+
+	// Replication.
+	HASendHeartbeatInterval time.Duration `yaml:"haSendHeartbeatInterval"`
+	HAHousekeepingInterval  time.Duration `yaml:"haHousekeepingInterval"`
+	HATransferBatchSize     service.Size  `yaml:"haTransferBatchSize"`
+	HASlaveFallbehindMax    service.Size  `yaml:"haSlaveFallbehindMax"`
+	SlaveTimeout            time.Duration `yaml:"slaveTimeout"`
+	HA                      HA            `yaml:"ha"`
+	Master                  Upstream      `yaml:"master"`
+	// Cut what does not fit into rollback, copy another log at start: only an operator may say so.
+	AllowDataLoss bool `yaml:"allowDataLoss"`
+
+	// gRPC.
+	TLS          TLS          `yaml:"tls"`
+	MaxReplySize service.Size `yaml:"maxReplySize"`
+}
+
+// HA is what Tandem adds to RocketMQ's replication settings.
+type HA struct {
+	// gRPC addresses of all nodes of the group, this one's `advertise` included; empty: it is alone.
+	Peers []string `yaml:"peers"`
+	// Slaves that PUT_OK on a sync master needs.
+	Required int `yaml:"required"`
+	// Refuse puts while fewer than `required` slaves are in sync.
+	RefuseWithoutReplicas bool `yaml:"refuseWithoutReplicas"`
+	// How long a starting async master waits for its peers.
+	StartWait time.Duration `yaml:"startWait"`
+	// Bytes of the log that may be kept under rollback/.
+	RollbackKeep service.Size `yaml:"rollbackKeep"`
+	// Largest frame granted to a Tandem slave.
+	FrameSize service.Size `yaml:"frameSize"`
+	// Slaves served at a time.
+	MaxSlaves int `yaml:"maxSlaves"`
+	// Serve plain RocketMQ slaves; legacyPeers names the addresses that they may come from.
+	LegacySlaves bool     `yaml:"legacySlaves"`
+	LegacyPeers  []string `yaml:"legacyPeers"`
+	// Where an empty plain RocketMQ slave starts: first or last file.
+	StartFrom string `yaml:"startFrom"`
+	// The kernel's congestion control for replication links; empty: the system's.
+	CongestionControl string `yaml:"congestionControl"`
+}
+
+// Upstream is the master of a slave.
+type Upstream struct {
+	// gRPC address of a Tandem storage, or the raw address of a RocketMQ broker with legacy; empty: the open master among
+	// the peers.
+	Address string `yaml:"address"`
+	// The master is a RocketMQ broker.
+	Legacy bool `yaml:"legacy"`
+	// First offset of that broker's log where it is known to be later than 0.
+	FirstOffset int64 `yaml:"firstOffset"`
+}
+
+// TLS of the gRPC port and of calls to peers.
+type TLS struct {
+	CertFile          string `yaml:"certFile"`
+	KeyFile           string `yaml:"keyFile"`
+	CAFile            string `yaml:"caFile"`
+	RequireClientCert bool   `yaml:"requireClientCert"`
+}
+
+// Roles and flush types as RocketMQ writes them.
+const (
+	asyncMaster = "ASYNC_MASTER"
+	syncMaster  = "SYNC_MASTER"
+	slave       = "SLAVE"
+	syncFlush   = "SYNC_FLUSH"
+	asyncFlush  = "ASYNC_FLUSH"
+	fromFirst   = "first"
+	fromLast    = "last"
+)
+
+func defaultConfig() *Config {
+	return &Config{
+		Common:            service.Defaults("127.0.0.1:10913"),
+		BrokerClusterName: "DefaultCluster", BrokerName: "broker-a", BrokerRole: asyncMaster,
+		StorePathRootDir: "./data",
+		Listen:           "127.0.0.1:10911", HAListen: "127.0.0.1:10912",
+		FlushDiskType: asyncFlush, FlushIntervalCommitLog: 500 * time.Millisecond, FlushCommitLogLeastPages: 4,
+		FlushCommitLogThoroughInterval: 10 * time.Second, SyncFlushTimeout: 5 * time.Second,
+		MaxMessageSize: message.DefaultMaxBody, DefaultTopicQueueNums: 8,
+		MessageDelayLevel:       "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+		AppendPropCRC:           true,
+		HASendHeartbeatInterval: 5 * time.Second, HAHousekeepingInterval: 20 * time.Second,
+		HATransferBatchSize: 32 << 10, HASlaveFallbehindMax: 256 << 20, SlaveTimeout: 5 * time.Second,
+		HA: HA{
+			Required: 1, StartWait: 3 * time.Second, RollbackKeep: 1 << 30, FrameSize: 256 << 10, MaxSlaves: 16, StartFrom: fromFirst,
+		},
+		MaxReplySize: 4 << 20,
+	}
+}
+
+// Validate checks every key and fills in what follows from others. The error names the key.
+func (c *Config) Validate() error {
+	for _, check := range []func() error{c.checkIdentity, c.checkListeners, c.checkFiles, c.checkTimes, c.checkPeers} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkIdentity() error {
+	switch {
+	case c.BrokerClusterName == "":
+		return errdefs.Invalid("brokerClusterName", "is empty")
+	case c.BrokerName == "":
+		return errdefs.Invalid("brokerName", "is empty")
+	case c.BrokerID < 0:
+		return errdefs.Invalid("brokerId", "%d is negative", c.BrokerID)
+	case !slices.Contains([]string{asyncMaster, syncMaster, slave}, c.BrokerRole):
+		return errdefs.Invalid("brokerRole", "%q is none of %s, %s, %s", c.BrokerRole, asyncMaster, syncMaster, slave)
+	case !slices.Contains([]string{asyncFlush, syncFlush}, c.FlushDiskType):
+		return errdefs.Invalid("flushDiskType", "%q is neither %s nor %s", c.FlushDiskType, asyncFlush, syncFlush)
+	case !slices.Contains([]string{fromFirst, fromLast}, c.HA.StartFrom):
+		return errdefs.Invalid("ha.startFrom", "%q is neither %s nor %s", c.HA.StartFrom, fromFirst, fromLast)
+	case c.StorePathRootDir == "":
+		return errdefs.Invalid("storePathRootDir", "is empty")
+	case c.BrokerRole == slave && c.Master.Address == "" && len(c.HA.Peers) == 0:
+		return errdefs.Invalid("ha.peers", "a slave needs its group, or a master.address to follow")
+	case c.Master.Legacy && c.Master.Address == "":
+		return errdefs.Invalid("master.address", "is empty; master.legacy needs the raw address of the RocketMQ broker")
+	case c.Master.Legacy && c.BrokerRole != slave:
+		return errdefs.Invalid("master.legacy", "is for brokerRole %s only", slave)
+	case c.Master.FirstOffset < 0:
+		return errdefs.Invalid("master.firstOffset", "%d is negative", c.Master.FirstOffset)
+	}
+	return nil
+}
+
+func (c *Config) checkListeners() error {
+	for _, l := range []struct{ key, addr string }{
+		{"listen", c.Listen}, {"haListen", c.HAListen},
+		{"advertise", c.Advertise}, {"haAdvertise", c.HAAdvertise}, {"master.address", c.Master.Address},
+	} {
+		if l.addr == "" && l.key != "listen" && l.key != "haListen" {
+			continue
+		}
+		if _, _, err := net.SplitHostPort(l.addr); err != nil {
+			return errdefs.Invalid(l.key, "%q is not host:port", l.addr)
+		}
+	}
+	if c.Advertise == "" {
+		c.Advertise = c.Listen
+	}
+	if c.HAAdvertise == "" {
+		c.HAAdvertise = c.HAListen
+	}
+	if c.BrokerIP1 != "" {
+		if _, err := netip.ParseAddr(c.BrokerIP1); err != nil {
+			return errdefs.Invalid("brokerIP1", "%q is not an IP address", c.BrokerIP1)
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkFiles() error {
+	for _, s := range []struct {
+		key      string
+		size     service.Size
+		low, top int64
+		zero     bool
+	}{
+		{"mappedFileSizeCommitLog", c.MappedFileSizeCommitLog, 4 << 10, 16 << 30, true},
+		{"mappedFileSizeConsumeQueue", c.MappedFileSizeConsumeQueue, 20, 1 << 30, true},
+		{"maxMessageSize", c.MaxMessageSize, 1, 64 << 20, false},
+		{"haTransferBatchSize", c.HATransferBatchSize, 1 << 10, 4<<20 - 12, false},
+		{"haSlaveFallbehindMax", c.HASlaveFallbehindMax, 1, 1 << 50, false},
+		{"ha.frameSize", c.HA.FrameSize, 1 << 10, 4<<20 - 12, false},
+		{"ha.rollbackKeep", c.HA.RollbackKeep, 0, 1 << 50, true},
+		{"maxReplySize", c.MaxReplySize, 1 << 20, 1 << 30, false},
+	} {
+		if n := int64(s.size); (n != 0 || !s.zero) && (n < s.low || n > s.top) {
+			return errdefs.Invalid(s.key, "%v is not within %v and %v", s.size, service.Size(s.low), service.Size(s.top))
+		}
+	}
+	if n := c.DefaultTopicQueueNums; n < 1 || n > 65535 {
+		return errdefs.Invalid("defaultTopicQueueNums", "%d is not within 1 and 65535", n)
+	}
+	if n := c.FlushCommitLogLeastPages; n < 0 || n > 1<<20 {
+		return errdefs.Invalid("flushCommitLogLeastPages", "%d is not within 0 and %d", n, 1<<20)
+	}
+	if _, err := message.ParseDelayLevels(c.MessageDelayLevel); err != nil {
+		return errdefs.Invalid("messageDelayLevel", "%v", err)
+	}
+	return nil
+}
+
+func (c *Config) checkTimes() error {
+	for _, d := range []struct {
+		key  string
+		d    time.Duration
+		zero bool
+	}{
+		{"flushIntervalCommitLog", c.FlushIntervalCommitLog, false},
+		{"flushCommitLogThoroughInterval", c.FlushCommitLogThoroughInterval, false},
+		{"syncFlushTimeout", c.SyncFlushTimeout, false},
+		{"haSendHeartbeatInterval", c.HASendHeartbeatInterval, false},
+		{"haHousekeepingInterval", c.HAHousekeepingInterval, false},
+		{"slaveTimeout", c.SlaveTimeout, false},
+		{"ha.startWait", c.HA.StartWait, true},
+	} {
+		if d.d < 0 || (d.d == 0 && !d.zero) {
+			return errdefs.Invalid(d.key, "%v is not above 0", d.d)
+		}
+	}
+	if c.HAHousekeepingInterval <= c.HASendHeartbeatInterval {
+		return errdefs.Invalid("haHousekeepingInterval", "%v does not exceed haSendHeartbeatInterval %v: links would be dropped between two heartbeats",
+			c.HAHousekeepingInterval, c.HASendHeartbeatInterval)
+	}
+	return nil
+}
+
+func (c *Config) checkPeers() error {
+	seen := map[string]bool{}
+	for i, p := range c.HA.Peers {
+		if _, _, err := net.SplitHostPort(p); err != nil {
+			return errdefs.Invalid(fmt.Sprintf("ha.peers[%d]", i), "%q is not host:port", p)
+		}
+		if seen[p] {
+			return errdefs.Invalid(fmt.Sprintf("ha.peers[%d]", i), "%s stands twice", p)
+		}
+		seen[p] = true
+	}
+	if len(c.HA.Peers) > 0 && !seen[c.Advertise] {
+		return errdefs.Invalid("ha.peers", "this node's own address %s (advertise, or else listen) is missing", c.Advertise)
+	}
+	if c.HA.MaxSlaves < 1 || c.HA.MaxSlaves > 256 {
+		return errdefs.Invalid("ha.maxSlaves", "%d is not within 1 and 256", c.HA.MaxSlaves)
+	}
+	others := max(len(c.HA.Peers)-1, 0)
+	if c.HA.Required < 1 || (others > 0 && c.HA.Required > others) {
+		return errdefs.Invalid("ha.required", "%d is not within 1 and the %d other peers", c.HA.Required, others)
+	}
+	for i, p := range c.HA.LegacyPeers {
+		if _, err := netip.ParseAddr(p); err != nil {
+			return errdefs.Invalid(fmt.Sprintf("ha.legacyPeers[%d]", i), "%q is not an IP address", p)
+		}
+	}
+	return nil
+}
+
+func (c *Config) tls() grpcx.TLS {
+	return grpcx.TLS{CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile, CAFile: c.TLS.CAFile, RequireClientCert: c.TLS.RequireClientCert}
+}

@@ -1,0 +1,171 @@
+package cut
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/tandemlog/tandem/pkg/durable"
+	"github.com/tandemlog/tandem/pkg/mappedfile"
+	"github.com/tandemlog/tandem/pkg/vfs"
+)
+
+const (
+	rollbackDir = "rollback"
+	copyPiece   = 1 << 20
+)
+
+// Kept is a range of a log that was cut, kept in rollback/<Name>: files named by the offset of their first byte.
+type Kept struct {
+	Name  string
+	From  int64
+	To    int64
+	Epoch int64 // of the master that had the range cut
+	Bytes int64 // on disk
+	// Whole: all bytes of the range are there. A crash between Keep and the cut leaves a part, and the log whole.
+	Whole bool
+}
+
+// NewKept names the range [from, to).
+func NewKept(from, to, epoch int64) Kept {
+	return Kept{Name: fmt.Sprintf("%d-%d-%d", from, to, epoch), From: from, To: to, Epoch: epoch, Bytes: to - from, Whole: true}
+}
+
+// Keep copies, durably, what Apply cannot move into the range's folder: the part of a file whose beginning stays.
+func Keep(fsys vfs.FS, root string, q *mappedfile.Queue, k Kept) error {
+	dir := filepath.Join(root, rollbackDir, k.Name)
+	if err := copyPart(fsys, dir, q, k); err != nil {
+		return fmt.Errorf("keep [%d, %d): %w", k.From, k.To, errors.Join(err, fsys.RemoveAll(dir)))
+	}
+	return nil
+}
+
+func copyPart(fsys vfs.FS, dir string, q *mappedfile.Queue, k Kept) error {
+	if err := durable.MkdirAll(fsys, dir); err != nil {
+		return err //nolint:wrapcheck // Keep wraps
+	}
+	f := q.Find(k.From)
+	if f == nil || f.Start() == k.From {
+		return nil
+	}
+	out, err := fsys.OpenFile(filepath.Join(dir, mappedfile.Name(k.From)), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err //nolint:wrapcheck // Keep wraps
+	}
+	err = copyRange(out, f, k.From-f.Start(), min(k.To, f.End())-f.Start())
+	if err == nil {
+		err = out.Sync()
+	}
+	if err = errors.Join(err, out.Close()); err != nil {
+		return err
+	}
+	return fsys.SyncDir(dir) //nolint:wrapcheck // Keep wraps
+}
+
+func copyRange(out vfs.File, f *mappedfile.File, from, to int64) error {
+	buf := make([]byte, min(copyPiece, to-from))
+	for pos := from; pos < to; {
+		part := buf[:min(int64(len(buf)), to-pos)]
+		n, err := f.ReadAt(part, pos)
+		if n < len(part) {
+			return err //nolint:wrapcheck // Keep wraps
+		}
+		if _, err := out.WriteAt(part, pos-from); err != nil {
+			return err //nolint:wrapcheck // Keep wraps
+		}
+		pos += int64(n)
+	}
+	return nil
+}
+
+// moveAway renames the files that go whole into the rollback folder, the last one first, and cuts the last to what was
+// in use.
+func moveAway(fsys vfs.FS, dir string, q *mappedfile.Queue, c Cut) error {
+	if err := q.RemoveFrom(c.End, nil); err != nil { // made ahead: nothing in them
+		return err //nolint:wrapcheck // names the file
+	}
+	return q.RemoveFrom(c.KeepFrom, func(f *mappedfile.File, path string) error { //nolint:wrapcheck // names the file
+		to := filepath.Join(dir, filepath.Base(path))
+		if err := fsys.Rename(path, to); err != nil {
+			return err //nolint:wrapcheck // RemoveFrom wraps
+		}
+		if c.End < f.End() {
+			if err := shorten(fsys, to, c.End-f.Start()); err != nil {
+				return err
+			}
+		}
+		return fsys.SyncDir(dir) //nolint:wrapcheck // RemoveFrom wraps
+	})
+}
+
+func shorten(fsys vfs.FS, name string, size int64) error {
+	f, err := fsys.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return err //nolint:wrapcheck // RemoveFrom wraps
+	}
+	err = f.Truncate(size)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// List lists what was kept in the folder of a storage, by name.
+func List(fsys vfs.FS, root string) ([]Kept, error) {
+	infos, err := fsys.ReadDir(filepath.Join(root, rollbackDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list rollbacks: %w", err)
+	}
+	var all []Kept
+	for _, info := range infos {
+		k, ok := parseKept(info.Name)
+		if !ok || !info.Dir {
+			continue
+		}
+		if err := k.measure(fsys, root); err != nil {
+			return nil, err
+		}
+		all = append(all, k)
+	}
+	return all, nil
+}
+
+func parseKept(name string) (Kept, bool) {
+	parts := strings.Split(name, "-")
+	if len(parts) != 3 {
+		return Kept{}, false
+	}
+	var n [3]int64
+	for i, p := range parts {
+		v, err := strconv.ParseInt(p, 10, 64)
+		if err != nil {
+			return Kept{}, false
+		}
+		n[i] = v
+	}
+	return Kept{Name: name, From: n[0], To: n[1], Epoch: n[2]}, n[0] < n[1]
+}
+
+// measure counts the bytes on disk and finds out whether the files join to the range.
+func (k *Kept) measure(fsys vfs.FS, root string) error {
+	infos, err := fsys.ReadDir(filepath.Join(root, rollbackDir, k.Name))
+	if err != nil {
+		return fmt.Errorf("list rollback: %w", err)
+	}
+	at := k.From
+	for _, info := range infos {
+		k.Bytes += info.Size
+		if start, ok := mappedfile.ParseName(info.Name); ok && start <= at {
+			at = max(at, start+info.Size)
+		}
+	}
+	k.Whole = at >= k.To
+	return nil
+}

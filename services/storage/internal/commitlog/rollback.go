@@ -1,0 +1,64 @@
+package commitlog
+
+import (
+	"github.com/tandemlog/tandem/pkg/vfs"
+	"github.com/tandemlog/tandem/services/storage/internal/commitlog/cut"
+)
+
+// Kept is a range that was cut and kept.
+type Kept = cut.Kept
+
+// ListRollbacks lists what was kept in the folder of a storage, by name.
+func ListRollbacks(fsys vfs.FS, root string) ([]Kept, error) {
+	return cut.List(fsys, root) //nolint:wrapcheck // says what it lists
+}
+
+// Rollback keeps [to, End) for the Truncate(to) or Reset that must follow before anything is appended: the part of the
+// file that holds to is copied, durably; the cut then moves whole files instead of removing them. All kept ranges together
+// may take keep bytes: else ErrRollbackFull, and nothing is changed.
+func (l *Log) Rollback(to, epoch, keep int64) (Kept, error) {
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	l.kept = nil
+	if err := l.usable(); err != nil {
+		return Kept{}, err
+	}
+	l.mu.Lock()
+	first, end := l.FirstOffset(), l.end
+	l.mu.Unlock()
+	if to < first || to > end {
+		return Kept{}, ErrOutOfRange.With("offset", to).With("first", first).With("end", end)
+	}
+	k := cut.NewKept(to, end, epoch)
+	if to == end {
+		return k, nil
+	}
+	if err := l.roomFor(k, keep); err != nil {
+		return Kept{}, err
+	}
+	if err := l.flush(); err != nil {
+		return Kept{}, err
+	}
+	if err := cut.Keep(l.fsys, l.root, l.queue, k); err != nil {
+		return Kept{}, err //nolint:wrapcheck // names the range
+	}
+	l.kept = &k
+	return k, nil
+}
+
+func (l *Log) roomFor(k Kept, keep int64) error {
+	all, err := cut.List(l.fsys, l.root)
+	if err != nil {
+		return err //nolint:wrapcheck // says what it lists
+	}
+	have := int64(0)
+	for _, old := range all {
+		if old.Name != k.Name {
+			have += old.Bytes
+		}
+	}
+	if have+k.Bytes > keep {
+		return ErrRollbackFull.With("need", k.Bytes).With("kept", have).With("limit", keep)
+	}
+	return nil
+}

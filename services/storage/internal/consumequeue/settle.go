@@ -1,0 +1,255 @@
+package consumequeue
+
+import (
+	"fmt"
+	"log/slog"
+)
+
+// Resume says where the log must be read from, given the log's first offset and its end: from the result on every
+// message has to be gathered, though it may have been before. What the queues have of messages behind the end is cut.
+func (s *Set) Resume(first, end int64) (int64, error) {
+	s.writing.Lock()
+	s.first = first
+	from := s.resume
+	beyond := from > end
+	for _, q := range s.all() {
+		beyond = beyond || q.doneEnd > end
+	}
+	s.writing.Unlock()
+	if beyond {
+		s.o.Log.Warn("the queues are ahead of the log and are cut", slog.Int64("dispatched", from), slog.Int64("log_end", end))
+		if err := s.Truncate(end); err != nil {
+			return None, err
+		}
+	}
+	if err := s.CorrectMin(first); err != nil {
+		return None, err
+	}
+	return max(min(from, end), first), nil
+}
+
+// Settle is called once when the queues have caught up with the log: whatever lies behind the end of a queue is then no
+// part of it and is zeroed. A queue of which the log has no message keeps the units of those that it had, for their
+// number.
+func (s *Set) Settle() error {
+	s.flushing.Lock()
+	defer s.flushing.Unlock()
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if s.err != nil {
+		return s.err
+	}
+	for _, q := range s.all() {
+		if err := q.settle(); err != nil {
+			return fmt.Errorf("settle queue %s/%d: %w", q.topic, q.id, err)
+		}
+	}
+	return nil
+}
+
+func (q *Queue) settle() error {
+	if !q.old {
+		return nil
+	}
+	q.old = false
+	if !q.known {
+		if len(q.runs) == 0 {
+			return nil
+		}
+		if err := q.outlived(); err != nil || !q.known {
+			return err
+		}
+	}
+	return q.shorten(q.next)
+}
+
+// outlived finds out how long a queue is of which the log has no message.
+func (q *Queue) outlived() error {
+	last := q.runs[len(q.runs)-1]
+	if err := q.adopt(last.lo); err != nil {
+		return err
+	}
+	lo := q.files.lo / UnitSize
+	at := q.files.hi / UnitSize
+	for at > lo {
+		from := at - q.set.fileSize/UnitSize
+		good, err := q.intact(from, at)
+		if err != nil {
+			return err
+		}
+		if at = from; good > from {
+			at = good
+			break
+		}
+	}
+	at, err := q.search(lo, at, q.set.first)
+	if err != nil {
+		return err
+	}
+	if at == 0 {
+		err := q.remove(q.files)
+		q.files = run{}
+		q.removeDirs()
+		return err
+	}
+	end, err := q.endBefore(at)
+	if err != nil {
+		return err
+	}
+	q.set0(at, at)
+	q.lastEnd, q.doneEnd = end, end
+	return nil
+}
+
+// CorrectMin sets the Min of every queue for a log that begins at first (RocketMQ: correctMinOffset).
+func (s *Set) CorrectMin(first int64) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.first = first
+	for _, q := range s.all() {
+		if !q.known || q.min == q.max {
+			continue
+		}
+		lo := q.max
+		if q.doneEnd > s.first {
+			u, err := q.unit(q.min)
+			if err != nil {
+				return fmt.Errorf("correct first offset of queue %s/%d: %w", q.topic, q.id, err)
+			}
+			if !u.Blank() && u.Offset >= s.first {
+				continue
+			}
+			if lo, err = q.search(q.min, q.max, s.first); err != nil {
+				return fmt.Errorf("correct first offset of queue %s/%d: %w", q.topic, q.id, err)
+			}
+		}
+		q.mu.Lock()
+		q.min = lo
+		q.mu.Unlock()
+	}
+	return nil
+}
+
+// Truncate removes every unit of a message that ends behind the log offset; the log must have been cut there first. What
+// is gathered is forgotten. On return the cut is durable and the summary knows it. 0 removes all queues.
+func (s *Set) Truncate(offset int64) error {
+	s.flushing.Lock()
+	defer s.flushing.Unlock()
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if s.err != nil {
+		return s.err
+	}
+	s.discard()
+	cuts, err := s.planCut(offset)
+	if err != nil {
+		return err
+	}
+	lowered := s.dispatched > offset
+	if len(cuts) == 0 && !lowered {
+		return nil
+	}
+	if lowered {
+		s.dispatched = offset
+	}
+	s.resume = min(s.resume, offset)
+	if err := s.syncAll(s.takeDirty()); err != nil { // the summary claims what stays
+		return s.fail(err)
+	}
+	if err := s.saveCut(cuts); err != nil {
+		return err
+	}
+	for q, at := range cuts {
+		if err := q.cut(at); err != nil {
+			return s.fail(fmt.Errorf("cut queue %s/%d: %w", q.topic, q.id, err))
+		}
+	}
+	if err := s.syncAll(s.takeDirty()); err != nil {
+		return s.fail(err)
+	}
+	s.o.Log.Info("consume queues cut", slog.Int64("offset", offset), slog.Int("queues", len(cuts)))
+	return nil
+}
+
+// planCut finds the new length of every queue that is too long.
+func (s *Set) planCut(offset int64) (map[*Queue]int64, error) {
+	cuts := map[*Queue]int64{}
+	for _, q := range s.all() {
+		switch {
+		case offset == 0:
+			cuts[q] = 0
+		case q.known && q.doneEnd > offset:
+			at, err := q.search(q.min, q.max, offset)
+			if err == nil {
+				at, err = q.clear(at, offset)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("cut queue %s/%d: %w", q.topic, q.id, err)
+			}
+			cuts[q] = at
+		}
+	}
+	return cuts, nil
+}
+
+// clear lowers at by the unit of a message that the cut goes through, which should not be.
+func (q *Queue) clear(at, offset int64) (int64, error) {
+	for at > q.min {
+		u, err := q.unit(at - 1)
+		if err != nil || (!u.Blank() && u.End() <= offset) {
+			return at, err
+		}
+		at--
+	}
+	return at, nil
+}
+
+// saveCut writes the lengths after the cut before it is made, twice, so that the backup knows it too.
+func (s *Set) saveCut(cuts map[*Queue]int64) error {
+	u := s.summarize()
+	u.dispatched = max(u.dispatched, 0)
+	kept := u.queues[:0]
+	for _, e := range u.queues {
+		if at, ok := cuts[s.topics[e.topic][e.id]]; ok {
+			e.max, e.min = at, min(e.min, at)
+		}
+		if e.max > 0 {
+			kept = append(kept, e)
+		}
+	}
+	u.queues = kept
+	if s.dispatched == None { // nothing to claim yet: the queues are built from the log's start anyway
+		return nil
+	}
+	for range 2 {
+		if err := s.save(u); err != nil {
+			return err
+		}
+	}
+	s.saved = u.dispatched
+	return nil
+}
+
+func (q *Queue) cut(at int64) error {
+	if at == 0 {
+		runs := append(q.runs, q.files)
+		q.runs, q.files = nil, run{}
+		q.next, q.written, q.lastEnd, q.doneEnd, q.searched = 0, 0, 0, 0, None
+		q.show(0, 0, false)
+		for _, r := range runs {
+			if err := q.remove(r); err != nil {
+				return err
+			}
+		}
+		q.removeDirs()
+		return nil
+	}
+	q.next, q.searched = at, None
+	q.show(min(q.min, at), at, true)
+	if err := q.shorten(at); err != nil {
+		return err
+	}
+	end, err := q.endBefore(at)
+	q.lastEnd, q.doneEnd = end, end
+	return err
+}

@@ -1,0 +1,241 @@
+package role
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tandemlog/tandem/pkg/durable"
+	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/services/storage/internal/epoch"
+)
+
+// lineageFile is the name of the lineage below the folder of a storage.
+const lineageFile = "tandem/lineage"
+
+// Manager makes a storage master or slave.
+type Manager struct {
+	o       Options
+	log     Log
+	links   Links
+	puller  Puller
+	peers   Peers
+	slog    *slog.Logger
+	metrics instruments
+
+	ops   chan op
+	ended chan struct{} // closed when Run has returned
+
+	gate    sync.RWMutex // held for reading by who appends
+	refusal atomic.Pointer[errdefs.Error]
+
+	mu sync.Mutex // guards st
+	st State
+
+	// Owned by the goroutine of Run.
+	lin       epoch.Lineage
+	open      bool
+	clean     bool // the last stop was clean, and nothing has happened since
+	work      *task
+	path      []int64 // node ids from this node to the master
+	followers map[int64]*follower
+}
+
+// op is a change that the goroutine of Run makes.
+type op struct {
+	f    func() error
+	done chan error
+}
+
+// task is the work of a role.
+type task struct {
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+}
+
+// Open reads the lineage, takes stock of how the last run ended, and saves that: afterwards a second crash cannot hide the
+// first. The log has been recovered and is not in use yet.
+func Open(o Options, log Log, links Links, puller Puller, peers Peers) (*Manager, error) {
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	m := &Manager{
+		o: o, log: log, links: links, puller: puller, peers: peers, slog: o.Log.With("component", "role"),
+		ops: make(chan op), ended: make(chan struct{}), followers: map[int64]*follower{}, clean: o.Recovery.Clean,
+	}
+	var err error
+	if m.metrics, err = newInstruments(o.Meter, m); err != nil {
+		return nil, err
+	}
+	next, err := m.load()
+	if err != nil {
+		return nil, err
+	}
+	if err := m.save(next); err != nil {
+		return nil, err
+	}
+	m.update(func(s *State) { s.Reason, s.Remedy = reasonStarting, "wait, or look at Status again" })
+	return m, nil
+}
+
+// load reads the lineage as it is after this start.
+func (m *Manager) load() (epoch.Lineage, error) {
+	boot := epoch.Boot{
+		Role: m.o.Role, Clean: m.o.Recovery.Clean, ID: m.o.BootID, SyncFlush: m.o.SyncFlush,
+		First: m.log.FirstOffset(), End: m.log.End(), Lost: m.o.Recovery.Lost > 0,
+	}
+	if err := durable.MkdirAll(m.o.FS, filepath.Dir(m.file())); err != nil {
+		return epoch.Lineage{}, fmt.Errorf("make folder of the lineage: %w", err)
+	}
+	data, source, err := durable.ReadChecked(m.o.FS, m.file())
+	if errors.Is(err, fs.ErrNotExist) {
+		return epoch.NewLineage(boot), nil
+	}
+	var l epoch.Lineage
+	if err == nil {
+		err = l.UnmarshalText(data)
+	}
+	if err != nil {
+		return l, epoch.ErrBadLineage.With("file", lineageFile).Wrap(err).
+			WithRemedy("restore the file, or start this node as a slave in an empty folder")
+	}
+	if boot.Restored = source == durable.Backup; boot.Restored {
+		m.slog.Warn("lineage restored from its backup", "promise_epoch", l.Promise.Epoch)
+	}
+	if m.o.SyncFlush && !l.SyncFlush {
+		// What was reported under the async flush has to be as durable as what follows.
+		if _, err := m.log.FlushNow(context.Background()); err != nil {
+			return l, fmt.Errorf("flush log: %w", err)
+		}
+	}
+	return epoch.Booted(l, boot), nil
+}
+
+func (m *Manager) file() string { return filepath.Join(m.o.Root, filepath.FromSlash(lineageFile)) }
+
+// save makes next durable, then current. After an error the file may hold either, and the old one stays current: everything
+// that next was to allow is left undone and tried again.
+func (m *Manager) save(next epoch.Lineage) error {
+	next.Held = m.log.Flushed().Load()
+	data, err := next.MarshalText()
+	if err != nil {
+		return fmt.Errorf("encode lineage: %w", err)
+	}
+	if err := durable.WriteChecked(m.o.FS, m.file(), data); err != nil {
+		return fmt.Errorf("save lineage: %w", err)
+	}
+	if m.lin.Role != next.Role {
+		m.slog.Info("role saved", "role", next.Role.String(), "was", m.lin.Role.String())
+	}
+	m.lin = next
+	m.update(func(s *State) { s.Role, s.Lineage = next.Role, next })
+	return nil
+}
+
+// Run works until ctx ends. It is called once.
+func (m *Manager) Run(ctx context.Context) error {
+	defer close(m.ended)
+	for ctx.Err() == nil {
+		m.begin(ctx)
+		m.serve(ctx)
+	}
+	return m.finish()
+}
+
+// begin starts the work of the current role.
+func (m *Manager) begin(ctx context.Context) {
+	work := m.starting
+	switch {
+	case !m.lin.Role.Master():
+		work = m.following
+	case m.open:
+		work = m.reigning
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	t := &task{cancel: cancel, done: make(chan struct{})}
+	m.work = t
+	go func() {
+		defer close(t.done)
+		work(ctx)
+	}()
+}
+
+// serve carries out ops until the work has ended.
+func (m *Manager) serve(ctx context.Context) {
+	for {
+		select {
+		case o := <-m.ops:
+			o.done <- o.f()
+		case <-m.work.done:
+			m.work.cancel(nil)
+			return
+		case <-ctx.Done():
+			m.stopWork(ErrStopping)
+			return
+		}
+	}
+}
+
+// stopWork ends the work and waits for it. Ops that it was about to hand in are not carried out.
+func (m *Manager) stopWork(reason error) {
+	m.work.cancel(reason)
+	<-m.work.done
+}
+
+// finish lets go of everybody at the end of the process; the role stays.
+func (m *Manager) finish() error {
+	m.setOpen(false, ErrStopping.Reason, "start the storage again")
+	m.dropFollowers(ErrStopping)
+	m.log.SetAhead(false)
+	return m.save(m.lin)
+}
+
+// do has the goroutine of Run carry out f. An error of ctx means that f was not begun.
+func (m *Manager) do(ctx context.Context, f func() error) error {
+	o := op{f: f, done: make(chan error, 1)}
+	select {
+	case m.ops <- o:
+		return <-o.done
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-m.ended:
+		return ErrStopping
+	}
+}
+
+// lineage returns the current lineage to a work.
+func (m *Manager) lineage(ctx context.Context) (l epoch.Lineage, err error) {
+	err = m.do(ctx, func() error { l = m.lin; return nil })
+	return l, err
+}
+
+// stepDown makes the node a slave: durably first, then puts and links end. It runs as an op; unless the work asked for it, the
+// caller ends that too before it answers anybody.
+func (m *Manager) stepDown(next epoch.Lineage, reason error) error {
+	if err := m.save(next); err != nil {
+		return err
+	}
+	m.clean = false
+	m.setOpen(false, errdefs.ReasonOf(reason), "send puts to the open master")
+	m.log.SetAhead(false)
+	m.dropFollowers(reason)
+	m.metrics.changed(next.Role)
+	m.slog.Info("stepped down", "promise_epoch", next.Promise.Epoch, "reason", errdefs.ReasonOf(reason))
+	return nil
+}
+
+// dropFollowers ends all links to slaves and all puts that wait for them.
+func (m *Manager) dropFollowers(reason error) {
+	for id, f := range m.followers {
+		f.revoke(reason)
+		delete(m.followers, id)
+	}
+	m.links.Shut(reason)
+	m.update(func(s *State) { s.Slaves = nil })
+}

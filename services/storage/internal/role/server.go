@@ -1,0 +1,235 @@
+package role
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/services/storage/internal/epoch"
+)
+
+// Pace of the progress answers: not closer than progressGap, and at least every progressEvery when something is new.
+const (
+	progressGap   = 5 * time.Millisecond
+	progressEvery = time.Second
+)
+
+// ErrWrongCluster: the caller is not of this node's set.
+var ErrWrongCluster = errdefs.New(errdefs.FailedPrecondition, epoch.ReasonWrongCluster, "the caller belongs to another cluster or broker").
+	WithRemedy("check cluster, brokerName and ha.peers")
+
+// OnPromise answers a peer: with a reign, after the promise is on the disk, all links are closed and, on a master, after it has
+// become a slave and its waiting puts have ended. An error means that nothing was promised, or that the disk may know more.
+func (m *Manager) OnPromise(ctx context.Context, r epoch.PromiseRequest) (h epoch.Heard, err error) {
+	if r.Cluster != m.o.Cluster || r.BrokerName != m.o.BrokerName {
+		return h, ErrWrongCluster.With("cluster", m.o.Cluster).With("broker_name", m.o.BrokerName)
+	}
+	if r.NodeID == m.o.NodeID {
+		return h, errdefs.Invalid("node_id", "%d is this node's too", r.NodeID)
+	}
+	err = m.do(ctx, func() error {
+		d := epoch.DecidePromise(m.lin, r.Reign)
+		if err := m.promise(d); err != nil {
+			return err
+		}
+		h = m.tell()
+		h.Promised = d.Promised
+		return nil
+	})
+	return h, err
+}
+
+// promise carries out d: saved first, then everything ends that is older. It runs as an op.
+func (m *Manager) promise(d epoch.PromiseDecision) error {
+	switch {
+	case d.StepDown:
+		if err := m.stepDown(d.Next, ErrSteppedDown); err != nil {
+			return err
+		}
+	case d.Changed:
+		if err := m.save(d.Next); err != nil {
+			return err
+		}
+	}
+	if d.DropLinks {
+		m.dropFollowers(ErrPromised)
+	}
+	if d.StepDown || d.DropLinks {
+		m.stopWork(ErrPromised)
+	}
+	return nil
+}
+
+// tell returns what this node says of itself.
+func (m *Manager) tell() epoch.Heard {
+	return epoch.Heard{
+		NodeID: m.o.NodeID, Epochs: m.lin.Epochs, Promise: m.lin.Promise, End: m.log.End(), First: m.log.FirstOffset(),
+		Whole: m.lin.Whole(), OpenMaster: m.open, HAAddress: m.o.HAAddress, FileSize: m.log.FileSize(), Empty: m.lin.Empty,
+	}
+}
+
+// follower is a slave with a link.
+type follower struct {
+	id         int64
+	address    string
+	downstream []int64
+	gone       <-chan struct{}    // closed with the raw connection
+	revoke     func(reason error) // ends the control stream
+}
+
+// downstream returns the node ids below this node, itself included.
+func (m *Manager) downstream() []int64 {
+	ids := []int64{m.o.NodeID}
+	for _, f := range m.followers {
+		ids = append(ids, f.downstream...)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// OnFollow answers a slave and keeps its control stream until the link ends. send is called from this goroutine only.
+func (m *Manager) OnFollow(ctx context.Context, r epoch.FollowRequest, send func(epoch.FollowAnswer) error) error {
+	tail, err := m.tail(ctx, r)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	f := &follower{id: r.NodeID, address: r.Address, downstream: r.Downstream, revoke: cancel}
+	var a epoch.FollowAnswer
+	if err := m.do(ctx, func() (err error) { a, err = m.admit(r, tail, f); return err }); err != nil {
+		return err
+	}
+	m.metrics.answered(a)
+	if f.gone == nil {
+		return send(a)
+	}
+	defer m.release(ctx, f)
+	if err := send(a); err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		select {
+		case <-f.gone:
+			cancel(ErrLinkEnded)
+		case <-ctx.Done():
+		}
+	})
+	err = m.progress(ctx, a, send)
+	cancel(nil)
+	wg.Wait()
+	return err
+}
+
+// admit decides on r and, where it may stream, grants the link. It runs as an op.
+func (m *Manager) admit(r epoch.FollowRequest, tail epoch.Tail, f *follower) (epoch.FollowAnswer, error) {
+	path := m.path
+	if len(path) == 0 {
+		path = []int64{m.o.NodeID}
+	}
+	a, down := epoch.DecideFollow(epoch.Upstream{
+		Cluster: m.o.Cluster, BrokerName: m.o.BrokerName, NodeID: m.o.NodeID, Lineage: m.lin, Open: m.open,
+		End: m.log.End(), First: m.log.FirstOffset(), FileSize: m.log.FileSize(), MaxFrame: m.o.MaxFrame, Path: path, Tail: tail,
+	}, r)
+	if down {
+		if err := m.stepDown(epoch.SteppedDown(m.lin), ErrSteppedDown); err != nil {
+			return a, err
+		}
+		m.stopWork(ErrSteppedDown)
+	}
+	a.HAAddress, a.Readable = m.o.HAAddress, m.log.Readable().Load()
+	switch a.Action {
+	case epoch.ActionStream, epoch.ActionTruncate, epoch.ActionReset:
+	default:
+		return a, nil
+	}
+	if old := m.followers[r.NodeID]; old != nil {
+		if old.address != r.Address {
+			return epoch.FollowAnswer{
+				Action: epoch.ActionRefuse, Reason: epoch.ReasonSameNode,
+				Remedy: "another node with this brokerId follows already from " + old.address + ": give each node its own, or wait until that link has ended",
+			}, nil
+		}
+		old.revoke(ErrReplaced)
+		delete(m.followers, r.NodeID)
+		m.links.Revoke(r.NodeID, ErrReplaced)
+	}
+	token, gone, err := m.links.Grant(Grant{NodeID: r.NodeID, Address: r.Address, Start: a.Offset, Frame: int(a.FrameSize)})
+	if err != nil {
+		return epoch.FollowAnswer{Action: epoch.ActionRefuse, Reason: cmpReason(err), Remedy: remedyOf(err)}, nil
+	}
+	a.Token, f.gone = token, gone
+	m.followers[r.NodeID] = f
+	m.showSlaves()
+	return a, nil
+}
+
+func (m *Manager) showSlaves() {
+	ids := make([]int64, 0, len(m.followers))
+	for id := range m.followers {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	m.update(func(s *State) { s.Slaves = ids })
+}
+
+// release forgets f and its link, unless another has taken its place.
+func (m *Manager) release(ctx context.Context, f *follower) {
+	_ = m.do(context.WithoutCancel(ctx), func() error {
+		if m.followers[f.id] == f {
+			delete(m.followers, f.id)
+			m.links.Revoke(f.id, ErrLinkEnded)
+			m.showSlaves()
+		}
+		return nil
+	})
+}
+
+// progress tells the slave Readable and the end as they grow, and at last why the link ends.
+func (m *Manager) progress(ctx context.Context, last epoch.FollowAnswer, send func(epoch.FollowAnswer) error) error {
+	gap := time.NewTimer(0)
+	defer gap.Stop()
+	for {
+		select {
+		case <-gap.C:
+		case <-ctx.Done():
+			return m.farewell(ctx, send)
+		}
+		err := m.log.Readable().WaitUntil(ctx, last.Readable+1, time.Now().Add(progressEvery))
+		if ctx.Err() != nil {
+			return m.farewell(ctx, send)
+		}
+		gap.Reset(progressGap)
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			gap.Reset(progressEvery) // the mark was closed: a cut, which ends this link, or a fault of the log
+			continue
+		}
+		now := epoch.FollowAnswer{
+			Action: epoch.ActionProgress, Readable: m.log.Readable().Load(), End: m.log.End(), First: m.log.FirstOffset(),
+			OpenMaster: last.OpenMaster,
+		}
+		if now.Readable == last.Readable && now.End == last.End {
+			continue
+		}
+		if err := send(now); err != nil {
+			return err
+		}
+		last = now
+	}
+}
+
+// farewell sends the revocation where the reason is this node's.
+func (m *Manager) farewell(ctx context.Context, send func(epoch.FollowAnswer) error) error {
+	cause := context.Cause(ctx)
+	if errdefs.As(cause) == nil {
+		return cause // the slave has gone
+	}
+	return send(epoch.FollowAnswer{
+		Action: epoch.ActionRevoke, Reason: cmpReason(cause), Remedy: "none is needed: the slave asks again",
+		Readable: m.log.Readable().Load(), End: m.log.End(),
+	})
+}

@@ -1,0 +1,153 @@
+package role
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/services/storage/internal/epoch"
+)
+
+// Errors.
+var (
+	// ErrNotMaster: this node takes no puts. Metadata: reason, and master where its address is known.
+	ErrNotMaster = errdefs.New(errdefs.FailedPrecondition, "NOT_MASTER", "this node takes no puts")
+	// ErrSteppedDown ends the puts and links of a master that has become a slave, ErrNewEpoch the links of a node that opens,
+	// ErrPromised those of one that has promised, ErrHistoryChanged those below a slave whose own history changes.
+	ErrSteppedDown    = errdefs.New(errdefs.Aborted, "STEPPED_DOWN", "this node is a slave from now on")
+	ErrNewEpoch       = errdefs.New(errdefs.Aborted, "NEW_EPOCH", "a new epoch begins")
+	ErrPromised       = errdefs.New(errdefs.Aborted, "PROMISED", "a new master is about to open")
+	ErrHistoryChanged = errdefs.New(errdefs.Aborted, "HISTORY_CHANGED", "this slave follows another history now")
+	ErrReplaced       = errdefs.New(errdefs.Aborted, "REPLACED", "the node follows again")
+	// ErrStopping: the process ends.
+	ErrStopping = errdefs.New(errdefs.Unavailable, "STOPPED", "the storage is stopping")
+	// ErrNoUpstream: nobody to follow.
+	ErrNoUpstream = errdefs.New(errdefs.Unavailable, "NO_OPEN_MASTER", "no peer is an open master").
+			WithRemedy("look at the Status of the peers; promote one of them if no master can open by itself")
+	// ErrForgotten: a node without a promise has not heard enough peers to follow.
+	ErrForgotten = errdefs.New(errdefs.Unavailable, "TOO_FEW_PEERS_HEARD", "an empty node follows only after hearing its peers").
+			WithRemedy("start more of the nodes in ha.peers")
+	// ErrLegacyEpochs: a log with epochs cannot continue under a master that has none.
+	ErrLegacyEpochs = errdefs.New(errdefs.FailedPrecondition, "LEGACY_WITH_EPOCHS", "this log has had Tandem masters and cannot follow a RocketMQ broker").
+			WithRemedy("start with an empty folder, or unset master.legacy")
+	// ErrSilent: the upstream did not answer a Follow in time.
+	ErrSilent = errdefs.New(errdefs.Unavailable, "UPSTREAM_SILENT", "the upstream did not answer in time")
+	// ErrLinkEnded: the control stream ended without a reason.
+	ErrLinkEnded = errdefs.New(errdefs.Unavailable, "LINK_ENDED", "the upstream ended the link")
+)
+
+// reasonStarting is shown until the first decision.
+const reasonStarting = "STARTING"
+
+// LinkState of the link to the upstream.
+type LinkState uint8
+
+// States; the numbers are those of the wire.
+const (
+	LinkUnset LinkState = iota
+	LinkConnecting
+	LinkCatchingUp
+	LinkInSync
+	LinkStalled
+	LinkRefused
+	LinkDisconnected
+)
+
+// Upstream is the link to the node that this one follows.
+type Upstream struct {
+	Address string
+	State   LinkState
+	// End and Readable of the upstream as last heard, bytes.
+	End, Readable int64
+	// LastReceive is the time of the last answer on the control stream.
+	LastReceive, ConnectedAt time.Time
+	// Why the link does not replicate, and what to do.
+	Reason, Remedy string
+	// Connects counts the links since the start.
+	Connects int64
+}
+
+// State is what Status shows.
+type State struct {
+	Role epoch.Role
+	// Open: puts are taken. Else Reason and Remedy say why not.
+	Open           bool
+	Reason, Remedy string
+	Lineage        epoch.Lineage
+	Upstream       Upstream
+	// Master is the gRPC address of the open master where it is known.
+	Master string
+	// Slaves are the node ids that hold a link to this node.
+	Slaves []int64
+}
+
+// State returns a copy of the current state.
+func (m *Manager) State() State {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.st
+	s.Slaves = slices.Clone(s.Slaves)
+	if up := &s.Upstream; up.State == LinkCatchingUp && m.log.End() >= up.End {
+		up.State = LinkInSync
+	}
+	return s
+}
+
+// update changes the state and what CheckOpen answers.
+func (m *Manager) update(f func(s *State)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f(&m.st)
+	s := &m.st
+	if s.Open {
+		m.refusal.Store(nil)
+		return
+	}
+	e := ErrNotMaster.With("reason", s.Reason).WithRemedy("%s", s.Remedy)
+	if s.Master != "" {
+		e = e.With("master", s.Master)
+	}
+	m.refusal.Store(e)
+}
+
+// waits says why the node is not open.
+func (m *Manager) waits(reason, remedy string) {
+	m.update(func(s *State) { s.Reason, s.Remedy = reason, remedy })
+}
+
+// CheckOpen returns nil on an open master, else ErrNotMaster with reason, remedy and, where known, the master's address.
+func (m *Manager) CheckOpen() error {
+	if e := m.refusal.Load(); e != nil {
+		return e
+	}
+	return nil
+}
+
+// Enter is CheckOpen for who is about to append: until Leave, a step-down waits, so that nothing is appended behind it. Leave
+// is called only after a nil.
+func (m *Manager) Enter() error {
+	m.gate.RLock()
+	if err := m.CheckOpen(); err != nil {
+		m.gate.RUnlock()
+		return err
+	}
+	return nil
+}
+
+// Leave ends an Enter.
+func (m *Manager) Leave() { m.gate.RUnlock() }
+
+// setOpen opens or closes the node for puts; closing waits for appends on their way.
+func (m *Manager) setOpen(open bool, reason, remedy string) {
+	m.gate.Lock()
+	defer m.gate.Unlock()
+	m.open = open
+	m.update(func(s *State) {
+		s.Open, s.Reason, s.Remedy = open, reason, remedy
+		if open {
+			s.Master, s.Upstream = m.o.Address, Upstream{}
+		} else if s.Master == m.o.Address {
+			s.Master = ""
+		}
+	})
+}

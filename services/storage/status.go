@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
+	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/services/storage/internal/commitlog"
+	"github.com/tandemlog/tandem/services/storage/internal/epoch"
+	"github.com/tandemlog/tandem/services/storage/internal/replication"
+	"github.com/tandemlog/tandem/services/storage/internal/role"
+	"github.com/tandemlog/tandem/services/storage/internal/rpc"
+)
+
+// started is when this process began.
+var started = time.Now()
+
+var errNotReady = errdefs.New(errdefs.Unavailable, "NOT_READY", "this node neither takes puts nor follows a master")
+
+// ready says whether the node does its work: an open master, or a slave with a link.
+func (a *app) ready(context.Context) error {
+	st := a.role.State()
+	if st.Open || st.Upstream.State == role.LinkInSync || st.Upstream.State == role.LinkCatchingUp {
+		return nil
+	}
+	reason, remedy := st.Reason, st.Remedy
+	if reason == "" {
+		reason, remedy = st.Upstream.Reason, st.Upstream.Remedy
+	}
+	return errNotReady.With("reason", reason).WithRemedy("%s", remedy)
+}
+
+// status composes the answer of Status.
+func (a *app) status() *storagev1.StatusResponse {
+	st := a.role.State()
+	out := &storagev1.StatusResponse{
+		Cluster: a.cfg.BrokerClusterName, BrokerName: a.cfg.BrokerName, NodeId: a.cfg.BrokerID,
+		Role: wireRoles[st.Role], Open: st.Open, Reason: st.Reason, Remedy: st.Remedy,
+		Watermarks: &storagev1.Watermarks{
+			FirstOffset: a.log.FirstOffset(), WrittenOffset: a.log.End(), FlushedOffset: a.log.Flushed().Load(),
+			ReadableOffset: a.log.Readable().Load(), DispatchedOffset: a.dispatch.Dispatched().Load(),
+		},
+		Epochs: rpc.Epochs(st.Lineage.Epochs), PromisedEpoch: st.Lineage.Promise.Epoch, Whole: st.Lineage.Whole(),
+		FileSize: a.log.FileSize(), StartedAt: timestamppb.New(started), Version: a.env.Version,
+	}
+	if st.Role.Master() {
+		out.RequiredAcks = int32(a.cfg.HA.Required) //nolint:gosec // a handful of slaves
+		out.InSyncSlaves = int32(a.master.InSync()) //nolint:gosec // as above
+		out.Watermarks.AckedOffset = a.master.Acked(max(a.cfg.HA.Required, 1)).Load()
+	} else {
+		out.Upstream = a.upstream(st.Upstream)
+	}
+	for _, s := range a.master.Slaves() {
+		out.Slaves = append(out.Slaves, slaveStatus(s))
+	}
+	kept, err := commitlog.ListRollbacks(a.fs, a.cfg.StorePathRootDir)
+	if err != nil {
+		a.env.Logger.Warn("kept ranges cannot be listed", slog.Any("error", err))
+	}
+	for _, k := range kept {
+		out.Rollbacks = append(out.Rollbacks, &storagev1.Rollback{FromOffset: k.From, ToOffset: k.To, Epoch: k.Epoch, Size: k.Bytes})
+	}
+	if free, err := a.fs.FreeSpace(a.cfg.StorePathRootDir); err == nil {
+		out.DiskFree = free
+	}
+	return out
+}
+
+var wireRoles = map[epoch.Role]storagev1.Role{
+	epoch.RoleAsyncMaster: storagev1.Role_ROLE_ASYNC_MASTER, epoch.RoleSyncMaster: storagev1.Role_ROLE_SYNC_MASTER,
+	epoch.RoleSlave: storagev1.Role_ROLE_SLAVE,
+}
+
+func (a *app) upstream(u role.Upstream) *storagev1.UpstreamStatus {
+	raw := a.slave.Status()
+	out := &storagev1.UpstreamStatus{
+		Address: u.Address, State: storagev1.LinkState(u.State), EndOffset: u.End, ReadableOffset: u.Readable,
+		LagBytes: max(u.End-a.log.End(), 0), Reason: u.Reason, Remedy: u.Remedy, Connects: u.Connects,
+		LastReceive: stamp(raw.LastReceive), ConnectedAt: stamp(raw.ConnectedAt),
+	}
+	if out.Reason == "" && raw.Reason != "" && !raw.Connected {
+		out.Reason, out.Remedy = raw.Reason, raw.Remedy
+	}
+	return out
+}
+
+func slaveStatus(s replication.SlaveStatus) *storagev1.SlaveStatus {
+	return &storagev1.SlaveStatus{
+		NodeId: s.NodeID, Address: s.Address, State: storagev1.LinkState(s.State), AckedOffset: s.Acked, SentOffset: s.Sent,
+		LagBytes: s.LagBytes, Lag: durationpb.New(s.Lag), LastReport: stamp(s.LastReport), ConnectedAt: stamp(s.Connected),
+		InSync: s.InSync, Legacy: s.Legacy, Reason: s.Reason, Remedy: s.Remedy,
+	}
+}
+
+// stamp is nil for the zero time.
+func stamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}

@@ -1,0 +1,13 @@
+// Tandemctl is Tandem's command line: it puts and reads messages, shows what nodes do, compares their logs and starts a
+// playground of a master and its slaves on one machine. Everything it does is a public gRPC call (pkg/client), but for the
+// playground, which starts `storage` binaries as child processes.
+//
+//	main.go          signals and exit code
+//	root.go          global flags, the client that commands share
+//	errors.go        what an error means, what to do next, exit codes 0 (done) 1 (failed, differs) 2 (usage)
+//	output.go        tables, JSON (one object a line), sizes
+//	put.go get.go tail.go status.go verify.go queues.go flush.go range.go playground.go    one command each
+//
+// Commands write results to stdout and everything else to stderr; nothing needs a terminal, and where there is one status
+// -w and verify redraw in place.
+package main

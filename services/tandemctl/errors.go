@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/tandemlog/tandem/pkg/client"
+	"github.com/tandemlog/tandem/pkg/errdefs"
+)
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// errReported: stdout says already what is wrong, such as where two logs differ.
+var errReported = errors.New("reported")
+
+// usageError is a wrong command line.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+// wrapUsage marks errors about fields that came from the command line.
+func wrapUsage(err error) error {
+	if errdefs.ClassOf(err) == errdefs.InvalidArgument {
+		return &usageError{err}
+	}
+	return err
+}
+
+// report tells an error and returns the exit code.
+func (a *app) report(ctx context.Context, err error) int {
+	var usage *usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errReported):
+		return exitFailed
+	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || errdefs.ClassOf(err) == errdefs.Canceled):
+		fmt.Fprintln(a.errOut, "tandemctl: interrupted")
+		return exitFailed
+	case errors.As(err, &usage):
+		a.tell(usage.err)
+		return exitUsage
+	}
+	a.tell(err)
+	return exitFailed
+}
+
+// tell writes what happened, and below it what to do next.
+func (a *app) tell(err error) {
+	for i, one := range flatten(err) {
+		what, next := explain(one)
+		lead := "tandemctl: "
+		if i > 0 {
+			lead = "           "
+		}
+		fmt.Fprintf(a.errOut, "%s%s\n", lead, what)
+		for _, n := range next {
+			fmt.Fprintf(a.errOut, "  -> %s\n", n)
+		}
+	}
+}
+
+// flatten takes a join apart.
+func flatten(err error) []error {
+	if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // only an unwrapped join is taken apart
+		return many.Unwrap()
+	}
+	return []error{err}
+}
+
+// explain returns an error without its remedy, and what to do.
+func explain(err error) (what string, next []string) {
+	what = err.Error()
+	e := errdefs.As(err)
+	if e == nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			next = append(next, "give it more time with --timeout")
+		}
+		return what, next
+	}
+	if e.Remedy != "" {
+		what = strings.TrimSuffix(what, "; "+e.Remedy)
+		next = append(next, e.Remedy)
+	}
+	return what, append(next, advice(e)...)
+}
+
+// advice is what this command line can offer beyond the error's own remedy.
+func advice(e *errdefs.Error) []string {
+	switch e.Reason {
+	case client.ErrUnreachable.Reason:
+		return []string{
+			"is a storage running at " + e.Meta["address"] + "? `tandemctl playground` starts a master and slaves here",
+			"name another address with --addr or " + addrVar,
+		}
+	case client.ErrNoMaster.Reason:
+		return []string{"`tandemctl status` shows each node's role and what keeps it from being master"}
+	case "NOT_MASTER":
+		if m := e.Meta["master"]; m != "" {
+			return []string{"the master is " + m + ": use --addr " + m}
+		}
+		return []string{"name all nodes with --addr, separated by commas, so that the master is found"}
+	case "QUEUE_OFFSET_OUTSIDE", "OFFSET_OUTSIDE":
+		return []string{"`tandemctl queues` and `tandemctl status` show what there is"}
+	case "NO_RECORD":
+		return []string{"`tandemctl get --topic TOPIC` shows the offset at which each record starts"}
+	}
+	if e.Class == errdefs.DeadlineExceeded || errors.Is(e, context.DeadlineExceeded) {
+		return []string{"give it more time with --timeout; `tandemctl status` shows what the node is busy with"}
+	}
+	return nil
+}
+
+// unknownCommand is the root's check of arguments: there are none but commands.
+func (a *app) unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	if near := nearest(args[0], names); near != "" {
+		return usagef("there is no command %q; did you mean %q?", args[0], near)
+	}
+	slices.Sort(names)
+	return usagef("there is no command %q; there are %s", args[0], strings.Join(names, ", "))
+}
+
+// flagError names the nearest flag to one that does not exist.
+func flagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
+	}
+	name := unknown.GetSpecifiedName()
+	if len(name) == 1 {
+		return usagef("%s has no flag -%s; see %s --help", cmd.CommandPath(), name, cmd.CommandPath())
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	if near := nearest(name, names); near != "" {
+		return usagef("%s has no flag --%s; did you mean --%s?", cmd.CommandPath(), name, near)
+	}
+	return usagef("%s has no flag --%s; see %s --help", cmd.CommandPath(), name, cmd.CommandPath())
+}
+
+// nearest returns the candidate closest to s, or "" when none is close.
+func nearest(s string, candidates []string) string {
+	best, bestDistance := "", len(s)/2+1
+	for _, c := range candidates {
+		d := distance(s, c)
+		if len(s) > 1 && strings.HasPrefix(c, s) {
+			d = 1
+		}
+		if d < bestDistance {
+			best, bestDistance = c, d
+		}
+	}
+	return best
+}
+
+// distance is Levenshtein's.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		corner := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := corner
+			if a[i] != b[j] {
+				change++
+			}
+			corner = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tandemlog/tandem/pkg/errdefs"
+)
+
+// playFlags are those of playground.
+type playFlags struct {
+	slaves   int
+	acks     int
+	async    bool
+	dir      string
+	from     string
+	bin      string
+	ready    time.Duration
+	runsFor  time.Duration
+	fileSize int64
+}
+
+func (a *app) playgroundCommand() *cobra.Command {
+	var f playFlags
+	cmd := &cobra.Command{
+		Use:   "playground",
+		Short: "Start a master and slaves on this machine and say what to try",
+		Long: "Start a master and its slaves as child processes on free loopback ports, wait until they are in sync, and\n" +
+			"print their addresses and what to try. Ctrl-C stops all; the data stays where the last line says.\n" +
+			"The same --dir again goes on with its data.",
+		Example: "  tandemctl playground\n" +
+			"  tandemctl playground --slaves 3 --acks 2 --dir ./play\n" +
+			"  tandemctl playground --from /opt/rocketmq/store",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.playground(cmd.Context(), &f) },
+	}
+	fs := cmd.Flags()
+	fs.IntVar(&f.slaves, "slaves", 2, "slaves, 0 to 8")
+	fs.IntVar(&f.acks, "acks", 1, "slaves that PUT_OK needs (ha.required)")
+	fs.BoolVar(&f.async, "async", false, "an async master: PUT_OK waits for no slave")
+	fs.StringVar(&f.dir, "dir", "", "`folder` for data, configs and logs; empty: a new one among the temporary files")
+	fs.StringVar(&f.from, "from", "", "begin with a copy of this `store` folder that RocketMQ (or Tandem) wrote")
+	fs.StringVar(&f.bin, "storage-bin", "", "the storage `binary`; empty: beside tandemctl, or in PATH")
+	fs.DurationVar(&f.ready, "ready-timeout", time.Minute, "longest `time` until the slaves are in sync")
+	fs.DurationVar(&f.runsFor, "for", 0, "stop after this `time`; 0: at Ctrl-C")
+	fs.Int64Var(&f.fileSize, "file-size", 64<<20, "`bytes` of a log file where none exists yet")
+	return cmd
+}
+
+func (f *playFlags) check() error {
+	switch {
+	case f.slaves < 0 || f.slaves > 8:
+		return usagef("--slaves %d is not within 0 and 8", f.slaves)
+	case f.slaves > 0 && (f.acks < 1 || f.acks > f.slaves):
+		return usagef("--acks %d is not within 1 and the %d slaves", f.acks, f.slaves)
+	case f.fileSize < 4096:
+		return usagef("--file-size %d is below 4096", f.fileSize)
+	}
+	return nil
+}
+
+func (a *app) playground(ctx context.Context, f *playFlags) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	bin, err := storageBinary(f.bin)
+	if err != nil {
+		return err
+	}
+	if f.dir == "" {
+		if f.dir, err = os.MkdirTemp("", "tandem-playground-"); err != nil {
+			return fmt.Errorf("make a folder for the data: %w", err)
+		}
+	}
+	if f.dir, err = filepath.Abs(f.dir); err != nil {
+		return err
+	}
+	p := &playground{a: a, f: f, bin: bin}
+	if err := p.prepare(); err != nil {
+		return err
+	}
+	err = p.play(ctx)
+	stopErr := p.stop()
+	fmt.Fprintf(a.out, "\nStopped. Data, configs and logs are in %s\n", f.dir)
+	fmt.Fprintf(a.out, "  again:  tandemctl playground --slaves %d --dir %s\n  away:   rm -r %s\n", f.slaves, f.dir, f.dir)
+	return errors.Join(err, stopErr)
+}
+
+// storageBinary finds the binary to start.
+func storageBinary(name string) (string, error) {
+	if name != "" {
+		if path, err := exec.LookPath(name); err == nil {
+			return filepath.Abs(path)
+		}
+		return "", usagef("--storage-bin %s is no executable file", name)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find out where tandemctl is: %w", err)
+	}
+	beside := filepath.Join(filepath.Dir(self), "storage")
+	if path, err := exec.LookPath(beside); err == nil {
+		return path, nil
+	}
+	if path, err := exec.LookPath("storage"); err == nil {
+		return filepath.Abs(path)
+	}
+	return "", errdefs.Newf(errdefs.NotFound, "NO_STORAGE_BINARY", "there is no `storage` binary beside tandemctl (%s) nor in PATH", filepath.Dir(self)).
+		WithRemedy("build it with `make build`, or name it with --storage-bin")
+}
+
+// play starts all nodes and returns when ctx or --for ends, or a node will not start.
+func (p *playground) play(ctx context.Context) error {
+	for _, n := range p.nodes {
+		if err := p.start(n); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(p.a.errOut, "starting a master and %s in %s\n", plural(len(p.nodes)-1, "slave"), p.f.dir)
+	ready, cancel := context.WithTimeout(ctx, p.f.ready)
+	err := p.awaitSync(ready)
+	cancel()
+	if ctx.Err() != nil {
+		return nil // Ctrl-C is how it ends
+	}
+	if err != nil {
+		return err
+	}
+	p.introduce()
+	if p.f.runsFor > 0 {
+		var end context.CancelFunc
+		ctx, end = context.WithTimeout(ctx, p.f.runsFor)
+		defer end()
+	}
+	return p.mind(ctx)
+}
+
+// mind tells of nodes that end until ctx does, or none is left.
+func (p *playground) mind(ctx context.Context) error {
+	for running := len(p.nodes); running > 0; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case n := <-p.exits:
+			running--
+			fmt.Fprintf(p.a.out, "\n%s (pid %d) has ended: %s\n  start it again:  %s -config %s\n  its log:         %s\n",
+				n.name, n.pid, n.ended(), p.bin, n.config, n.logFile)
+		}
+	}
+	return errdefs.New(errdefs.Unavailable, "ALL_ENDED", "all nodes have ended").WithRemedy("their logs are under %s", p.f.dir)
+}
+
+// introduce prints addresses and what to try.
+func (p *playground) introduce() {
+	rows := make([][]string, 0, len(p.nodes))
+	for _, n := range p.nodes {
+		rows = append(rows, []string{n.name, n.listen, n.haListen, n.debugListen, itoa(n.pid), n.dir})
+	}
+	w := p.a.out
+	fmt.Fprintln(w, "\nReady.")
+	fmt.Fprintln(w)
+	table(w, []string{"NODE", "GRPC", "RAW", "DEBUG", "PID", "FOLDER"}, rows)
+	fmt.Fprintf(w, "\nTry, in another terminal:\n\n  export %s=%s\n", addrVar, p.addresses())
+	fmt.Fprintln(w, "  tandemctl put --topic demo hello\n  tandemctl get --topic demo\n  tandemctl tail --topic demo\n  tandemctl status -w")
+	master := p.nodes[0]
+	if len(p.nodes) > 1 {
+		slave := p.nodes[1]
+		fmt.Fprintf(w, "  tandemctl verify %s %s\n  tandemctl get --addr %s --topic demo          # read from a slave\n",
+			master.listen, slave.listen, slave.listen)
+		fmt.Fprintf(w, "  kill -9 %d                                             # %s; then put, and look at status\n", slave.pid, slave.name)
+	}
+	fmt.Fprintf(w, "  curl -s http://%s/metrics\n\nCtrl-C stops everything.\n", master.debugListen)
+}

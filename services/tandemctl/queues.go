@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tandemlog/tandem/pkg/client"
+)
+
+func (a *app) queuesCommand() *cobra.Command {
+	var topic string
+	cmd := &cobra.Command{
+		Use:     "queues",
+		Short:   "List queues with their first and next queue offset",
+		Example: "  tandemctl queues\n  tandemctl queues --topic demo -o json",
+		Args:    noArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.queues(cmd.Context(), topic) },
+	}
+	cmd.Flags().StringVarP(&topic, "topic", "t", "", "only this topic")
+	return cmd
+}
+
+func (a *app) queues(ctx context.Context, topic string) error {
+	return a.with(ctx, func(c *client.Client) error {
+		qs, err := c.Reader().Queues(ctx, topic)
+		if err != nil {
+			return err
+		}
+		if a.json() {
+			for _, q := range qs {
+				if err := printProto(a.out, q); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		if len(qs) == 0 {
+			fmt.Fprintln(a.errOut, "no queues yet; `tandemctl put --topic demo hello` makes one")
+			return nil
+		}
+		rows := make([][]string, 0, len(qs))
+		for _, q := range qs {
+			rows = append(rows, []string{
+				q.GetTopic(), itoa(q.GetQueueId()), itoa(q.GetMinQueueOffset()), itoa(q.GetMaxQueueOffset()), itoa(q.GetMaxQueueOffset() - q.GetMinQueueOffset()),
+			})
+		}
+		table(a.out, []string{"TOPIC", "QUEUE", "FIRST", "NEXT", "MESSAGES"}, rows)
+		return nil
+	})
+}

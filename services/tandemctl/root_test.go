@@ -1,0 +1,146 @@
+package main
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tandemlog/tandem/pkg/client/clienttest"
+)
+
+func TestUsageErrors(t *testing.T) {
+	for _, tc := range []struct {
+		args string
+		want string
+	}{
+		{"stauts", `there is no command "stauts"; did you mean "status"?`},
+		{"xyzzy-plugh", `there is no command "xyzzy-plugh"; there are completion, flush, get, playground, put, queues, range, status, tail, verify`},
+		{"put --topc t x", "tandemctl put has no flag --topc; did you mean --topic?"},
+		{"status --zzzzzzzz", "tandemctl status has no flag --zzzzzzzz; see tandemctl status --help"},
+		{"status -z", "tandemctl status has no flag -z; see tandemctl status --help"},
+		{"put --count x", `invalid argument "x" for "--count" flag: strconv.ParseInt: parsing "x": invalid syntax; see tandemctl put --help`},
+		{"put hello", "--topic is missing: tandemctl put --topic TOPIC BODY"},
+		{"put --topic t --count 0 x", "--count 0 is not above 0"},
+		{"put --topic t --batch 5 --stream x", "give either --batch or --stream"},
+		{"put --topic t --property x y", `--property "x" is not name=value`},
+		{"put --topic t -f /does/not/exist", "cannot read the bodies: open /does/not/exist: no such file or directory"},
+		{"put --topic t", "the body is empty: a message has at least one byte"},
+		{"get", "--topic is missing; `tandemctl queues` lists topics"},
+		{"get --topic t --from soon", `--from "soon" is none of first, next, a number, -N`},
+		{"get --topic t --offset 5", "--offset is a byte position from 0 in the log and goes without --topic"},
+		{"status extra", `tandemctl status takes no argument "extra"; see tandemctl status --help`},
+		{"status -w --interval 1ms", "--interval 1ms is not within 100ms and 1h"},
+		{"status -o yaml", `--output "yaml" is neither table nor json`},
+		{"status --addr localhost", `addresses: "localhost" is no address`},
+		{"verify 127.0.0.1:1", "verify takes two addresses: tandemctl verify 127.0.0.1:10911 127.0.0.1:20911"},
+		{"verify --until soon 127.0.0.1:1 127.0.0.1:2", `--until "soon" is none of end, min, an offset`},
+		{"range --from 5 --to 4", "--to 4 lies before --from 5"},
+		{"playground --slaves 9", "--slaves 9 is not within 0 and 8"},
+		{"playground --acks 3", "--acks 3 is not within 1 and the 2 slaves"},
+		{"playground --storage-bin /does/not/exist", "--storage-bin /does/not/exist is no executable file"},
+	} {
+		r := ctl(t, "127.0.0.1:1", "", strings.Fields(tc.args)...)
+		first, _, _ := strings.Cut(r.err, "\n")
+		if r.code != exitUsage || first != "tandemctl: "+tc.want || r.out != "" {
+			t.Errorf("%s: exit code %d\n got %s\nwant tandemctl: %s", tc.args, r.code, first, tc.want)
+		}
+	}
+}
+
+func TestConnectionRefusedSaysWhatToDo(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // loopback
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := ln.Addr().String()
+	if err := ln.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want := `tandemctl: cannot reach the server: dial tcp ADDR: connect: connection refused (address=ADDR)
+  -> check the address and that the service runs
+  -> is a storage running at ADDR? ` + "`tandemctl playground`" + ` starts a master and slaves here
+  -> name another address with --addr or TANDEMCTL_ADDR
+`
+	for _, args := range [][]string{{"queues"}, {"flush"}, {"tail", "--topic", "t"}, {"get", "--offset", "0"}, {"range"}} {
+		ctl(t, addr, "", args...).want(t, exitFailed, "", want, addr)
+	}
+	r := ctl(t, addr, "", "put", "--topic", "t", "x")
+	if r.code != exitFailed || !strings.Contains(r.err, "connection refused") || !strings.Contains(r.err, "tandemctl playground") {
+		t.Errorf("put: %d\n%s", r.code, r.err)
+	}
+}
+
+func TestTLSFilesThatDoNotExist(t *testing.T) {
+	r := ctl(t, "127.0.0.1:1", "", "status", "--tls-ca", "/does/not/exist.pem")
+	if r.code != exitUsage || !strings.Contains(r.err, "/does/not/exist.pem") || !strings.Contains(r.err, "  -> ") {
+		t.Errorf("%d\n%s", r.code, r.err)
+	}
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	if r := ctl(t, "", ""); r.code != exitOK || !strings.Contains(r.out, "tandemctl playground") || r.err != "" {
+		t.Errorf("%+v", r)
+	}
+	if r := ctl(t, "", "", "--version"); r.code != exitOK || !strings.HasPrefix(r.out, "tandemctl ") {
+		t.Errorf("%+v", r)
+	}
+	if r := ctl(t, "", "", "completion", "bash"); r.code != exitOK || !strings.Contains(r.out, "__start_tandemctl") {
+		t.Errorf("completion: %d %s", r.code, r.err)
+	}
+	if r := ctl(t, "", "", "__complete", "status", "-o", ""); !strings.HasPrefix(r.out, "table\njson\n") {
+		t.Errorf("completion of -o: %s", r.out)
+	}
+}
+
+func TestQueuesFlushRange(t *testing.T) {
+	s := clienttest.Start(t, clienttest.Options{Queues: 3})
+	ctl(t, s.Addr(), "", "queues").want(t, exitOK, "", "no queues yet; `tandemctl put --topic demo hello` makes one\n")
+	for range 4 {
+		if r := ctl(t, s.Addr(), "", "put", "--topic", "demo", "hello"); r.code != exitOK {
+			t.Fatal(r)
+		}
+	}
+	ctl(t, s.Addr(), "", "queues").want(t, exitOK, `TOPIC  QUEUE  FIRST  NEXT  MESSAGES
+demo   0      0      2     2
+demo   1      0      1     1
+demo   2      0      1     1
+`, "")
+	ctl(t, s.Addr(), "", "queues", "--topic", "demo", "-o", "json").want(t, exitOK,
+		`{"topic":"demo","queueId":0,"minQueueOffset":"0","maxQueueOffset":"2"}
+{"topic":"demo","queueId":1,"minQueueOffset":"0","maxQueueOffset":"1"}
+{"topic":"demo","queueId":2,"minQueueOffset":"0","maxQueueOffset":"1"}
+`, "")
+	ctl(t, s.Addr(), "", "flush").want(t, exitOK, "ADDRESS          FLUSHED\nADDR  20\n", "", s.Addr())
+	ctl(t, s.Addr(), "", "flush", "-o", "json").want(t, exitOK, `{"address":"ADDR","flushedOffset":"20"}`+"\n", "", s.Addr())
+	ctl(t, s.Addr(), "", "range", "--from", "3", "--to", "12").want(t, exitOK, "lohellohe", "")
+	ctl(t, s.Addr(), "", "range", "--from", "30").want(t, exitFailed, "",
+		"tandemctl: the offset is outside of the log (address=ADDR, end=20, first=0, offset=30)\n  -> `tandemctl queues` and `tandemctl status` show what there is\n", s.Addr())
+}
+
+func TestRangeFile(t *testing.T) {
+	s := clienttest.Start(t, clienttest.Options{})
+	s.SetLog(100, []byte("abc"))
+	file := filepath.Join(t.TempDir(), "log")
+	ctl(t, s.Addr(), "", "range", "--from", "101", "--file", file).want(t, exitOK, "", "2 B from offset 101 written to "+file+"\n")
+	if b, err := os.ReadFile(file); err != nil || string(b) != "bc" {
+		t.Errorf("%q, %v", b, err)
+	}
+	ctl(t, s.Addr(), "", "range", "--from", "101", "--file", file).want(t, exitUsage, "", "tandemctl: "+file+" exists; write over it with --force\n")
+	if r := ctl(t, s.Addr(), "", "range", "--from", "0", "--file", file, "--force"); r.code != exitFailed {
+		t.Errorf("%+v", r)
+	}
+	if _, err := os.Stat(file); !os.IsNotExist(err) {
+		t.Errorf("a failed copy stays: %v", err)
+	}
+}
+
+func TestNearest(t *testing.T) {
+	names := []string{"status", "tail", "put", "playground"}
+	for s, want := range map[string]string{"stats": "status", "tial": "tail", "play": "playground", "putt": "put", "quux": "", "": ""} {
+		if got := nearest(s, names); got != want {
+			t.Errorf("nearest(%q) = %q, want %q", s, got, want)
+		}
+	}
+}

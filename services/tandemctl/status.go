@@ -1,0 +1,340 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
+	"github.com/tandemlog/tandem/pkg/client"
+)
+
+func (a *app) statusCommand() *cobra.Command {
+	var watch bool
+	interval := time.Second
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show role, log and links of each node of --addr, and what keeps a link from replicating",
+		Example: "  tandemctl status --addr 127.0.0.1:10911,127.0.0.1:20911\n" +
+			"  tandemctl status -w",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !watch {
+				return a.status(cmd.Context())
+			}
+			if interval < 100*time.Millisecond || interval > time.Hour {
+				return usagef("--interval %v is not within 100ms and 1h", interval)
+			}
+			return a.watch(cmd.Context(), interval)
+		},
+	}
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again and again until Ctrl-C")
+	cmd.Flags().DurationVar(&interval, "interval", interval, "`time` between two showings with -w")
+	return cmd
+}
+
+// view is what is known of one node.
+type view struct {
+	addr   string
+	status *client.NodeStatus
+	err    error
+}
+
+// status shows each node once. The exit code is 1 when one of them does not answer.
+func (a *app) status(ctx context.Context) error {
+	return a.with(ctx, func(c *client.Client) error {
+		views := make([]view, len(c.Addresses()))
+		var wg sync.WaitGroup
+		for i, addr := range c.Addresses() {
+			wg.Go(func() {
+				views[i].addr = addr
+				admin, err := c.Admin(addr)
+				if err != nil {
+					views[i].err = err
+					return
+				}
+				views[i].status, views[i].err = admin.Status(ctx)
+			})
+		}
+		wg.Wait()
+		var failed error
+		for _, v := range views {
+			failed = errors.Join(failed, v.err)
+		}
+		if err := a.show(a.out, views, time.Now()); err != nil {
+			return err
+		}
+		if failed != nil && !a.json() {
+			return errors.Join(flatten(failed)...)
+		}
+		if failed != nil {
+			return errReported
+		}
+		return nil
+	})
+}
+
+// watch shows the nodes again and again. On a terminal it redraws in place.
+func (a *app) watch(ctx context.Context, interval time.Duration) error {
+	return a.with(ctx, func(c *client.Client) error {
+		w := &watcher{views: make([]view, len(c.Addresses())), heard: make(chan struct{}, 1)}
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		for i, addr := range c.Addresses() {
+			w.views[i] = view{addr: addr}
+			wg.Go(func() { w.follow(ctx, c, i, interval) })
+		}
+		select { // the first picture waits for an answer
+		case <-w.heard:
+		case <-ctx.Done():
+			return nil
+		}
+		tick := time.NewTicker(interval)
+		defer tick.Stop()
+		inPlace := isTerminal(a.out) && !a.json()
+		for {
+			if err := a.draw(w.picture(), inPlace, interval); err != nil {
+				return err
+			}
+			select {
+			case <-ctx.Done():
+				return nil // Ctrl-C is how it ends
+			case <-tick.C:
+			}
+		}
+	})
+}
+
+// draw shows one picture: over the last one in place, else below it.
+func (a *app) draw(views []view, inPlace bool, interval time.Duration) error {
+	var b bytes.Buffer
+	now := time.Now()
+	if !a.json() {
+		fmt.Fprintf(&b, "%s, every %v; Ctrl-C ends\n\n", now.UTC().Format("15:04:05 UTC"), interval)
+	}
+	if err := a.show(&b, views, now); err != nil {
+		return err
+	}
+	out := b.Bytes()
+	switch {
+	case inPlace: // home, each line with the rest of the old one cleared, then everything below
+		out = append([]byte("\x1b[H"), bytes.ReplaceAll(out, []byte("\n"), []byte("\x1b[K\n"))...)
+		out = append(out, "\x1b[J"...)
+	case !a.json():
+		out = append(out, '\n')
+	}
+	_, err := a.out.Write(out)
+	return err
+}
+
+// watcher keeps the last status of each node.
+type watcher struct {
+	mu    sync.Mutex
+	views []view
+	heard chan struct{} // capacity 1: something is known
+}
+
+func (w *watcher) set(i int, st *client.NodeStatus, err error) {
+	w.mu.Lock()
+	w.views[i].status, w.views[i].err = st, err
+	w.mu.Unlock()
+	select {
+	case w.heard <- struct{}{}:
+	default:
+	}
+}
+
+func (w *watcher) picture() []view {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]view(nil), w.views...)
+}
+
+// follow watches one node and comes back to it while it is away.
+func (w *watcher) follow(ctx context.Context, c *client.Client, i int, interval time.Duration) {
+	for ctx.Err() == nil {
+		admin, err := c.Admin(c.Addresses()[i])
+		if err == nil {
+			err = admin.WatchStatus(ctx, interval, func(st *client.NodeStatus) error {
+				w.set(i, st, nil)
+				return nil
+			})
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		w.set(i, nil, err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(interval):
+		}
+	}
+}
+
+// show writes the picture of all nodes as asked for.
+func (a *app) show(w io.Writer, views []view, now time.Time) error {
+	if a.json() {
+		for _, v := range views {
+			if err := printView(w, v); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for i, v := range views {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		showNode(w, v, now)
+	}
+	return nil
+}
+
+// printView writes one node as a line of JSON.
+func printView(w io.Writer, v view) error {
+	line := struct {
+		Address string          `json:"address"`
+		Status  json.RawMessage `json:"status,omitempty"`
+		Error   string          `json:"error,omitempty"`
+	}{Address: v.addr}
+	if v.err != nil {
+		line.Error = v.err.Error()
+	}
+	if v.status != nil {
+		b, err := protoJSON(v.status)
+		if err != nil {
+			return err
+		}
+		line.Status = b
+	}
+	return printJSON(w, line)
+}
+
+// showNode writes one node for people.
+func showNode(w io.Writer, v view, now time.Time) {
+	if v.status == nil {
+		why := "no answer yet"
+		if v.err != nil {
+			why, _ = explain(v.err)
+		}
+		fmt.Fprintf(w, "%s  not reached: %s\n", v.addr, why)
+		return
+	}
+	s := v.status
+	state := "open"
+	if !s.GetOpen() {
+		state = "puts refused"
+	}
+	fmt.Fprintf(w, "%s  %s/%d  %s, %s  (cluster %s, tandem %s%s)\n", v.addr, s.GetBrokerName(), s.GetNodeId(),
+		client.RoleName(s.GetRole()), state, s.GetCluster(), s.GetVersion(), uptime(s, now))
+	if r := s.GetReason(); r != "" {
+		showReason(w, r, s.GetRemedy())
+	}
+	showLog(w, s)
+	if u := s.GetUpstream(); u.GetAddress() != "" {
+		showUpstream(w, u, now)
+	}
+	if s.GetRole() != storagev1.Role_ROLE_SLAVE || len(s.GetSlaves()) > 0 {
+		showSlaves(w, s, now)
+	}
+	for _, r := range s.GetRollbacks() {
+		fmt.Fprintf(w, "  kept from a cut: %d to %d of epoch %d, %s under rollback/\n", r.GetFromOffset(), r.GetToOffset(), r.GetEpoch(), sizeText(r.GetSize()))
+	}
+}
+
+func showReason(w io.Writer, reason, remedy string) {
+	fmt.Fprintf(w, "  ! %s\n", reason)
+	if remedy != "" {
+		fmt.Fprintf(w, "    -> %s\n", remedy)
+	}
+}
+
+func uptime(s *client.NodeStatus, now time.Time) string {
+	if s.GetStartedAt() == nil {
+		return ""
+	}
+	return ", up " + shortDuration(now.Sub(s.GetStartedAt().AsTime()))
+}
+
+func showLog(w io.Writer, s *client.NodeStatus) {
+	m := s.GetWatermarks()
+	acked := "-"
+	if s.GetRole() != storagev1.Role_ROLE_SLAVE {
+		acked = itoa(m.GetAckedOffset())
+	}
+	var b bytes.Buffer
+	table(&b, []string{"FIRST", "WRITTEN", "FLUSHED", "READABLE", "DISPATCHED", "ACKED", "EPOCH", "DISK FREE"}, [][]string{{
+		itoa(m.GetFirstOffset()), itoa(m.GetWrittenOffset()), itoa(m.GetFlushedOffset()), itoa(m.GetReadableOffset()),
+		itoa(m.GetDispatchedOffset()), acked, epochText(s), sizeText(s.GetDiskFree()),
+	}})
+	indent(w, b.String())
+}
+
+// epochText is the last epoch and where it begins, or what a log without epochs is.
+func epochText(s *client.NodeStatus) string {
+	if e := s.GetEpochs(); len(e) > 0 {
+		last := e[len(e)-1]
+		return itoa(last.GetEpoch()) + "@" + itoa(last.GetStartOffset())
+	}
+	return "0"
+}
+
+func showUpstream(w io.Writer, u *storagev1.UpstreamStatus, now time.Time) {
+	fmt.Fprintf(w, "  follows %s: %s, %s behind, last bytes %s, %s\n", u.GetAddress(), linkName(u.GetState()), sizeText(u.GetLagBytes()),
+		ago(now, u.GetLastReceive().AsTime()), plural(int(u.GetConnects()), "connection"))
+	if u.GetReason() != "" {
+		showReason(w, u.GetReason(), u.GetRemedy())
+	}
+}
+
+func showSlaves(w io.Writer, s *client.NodeStatus, now time.Time) {
+	if len(s.GetSlaves()) == 0 {
+		fmt.Fprintln(w, "  no slaves")
+		return
+	}
+	rows := make([][]string, 0, len(s.GetSlaves()))
+	for _, l := range s.GetSlaves() {
+		id := itoa(l.GetNodeId())
+		if l.GetLegacy() {
+			id = "RocketMQ"
+		}
+		inSync := "no"
+		if l.GetInSync() {
+			inSync = "yes"
+		}
+		rows = append(rows, []string{
+			id, l.GetAddress(), linkName(l.GetState()), inSync, itoa(l.GetAckedOffset()), sizeText(l.GetLagBytes()),
+			shortDuration(l.GetLag().AsDuration()), ago(now, l.GetLastReport().AsTime()),
+		})
+	}
+	var b bytes.Buffer
+	table(&b, []string{"SLAVE", "ADDRESS", "STATE", "IN SYNC", "ACKED", "LAG", "LAG TIME", "LAST REPORT"}, rows)
+	indent(w, b.String())
+	fmt.Fprintf(w, "  in sync %d, required %d\n", s.GetInSyncSlaves(), s.GetRequiredAcks())
+	for _, l := range s.GetSlaves() {
+		if l.GetReason() != "" {
+			showReason(w, fmt.Sprintf("slave %d: %s", l.GetNodeId(), l.GetReason()), l.GetRemedy())
+		}
+	}
+}
+
+func indent(w io.Writer, text string) {
+	for line := range strings.Lines(text) {
+		fmt.Fprint(w, "  ", line)
+	}
+}
+
+// linkName writes a link's state as words.
+func linkName(l storagev1.LinkState) string {
+	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(l.String(), "LINK_STATE_"), "_", " "))
+}

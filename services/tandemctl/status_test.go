@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
+	"github.com/tandemlog/tandem/pkg/client"
+	"github.com/tandemlog/tandem/pkg/client/clienttest"
+)
+
+func TestStatusTable(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	master := &client.NodeStatus{
+		Cluster: "c", BrokerName: "broker-a", Role: storagev1.Role_ROLE_SYNC_MASTER, Open: true, Version: "1.2.3",
+		Watermarks: &storagev1.Watermarks{FirstOffset: 0, WrittenOffset: 5000, FlushedOffset: 4000, ReadableOffset: 4500, DispatchedOffset: 4500, AckedOffset: 4500},
+		Epochs:     []*storagev1.Epoch{{Epoch: 1}, {Epoch: 2, StartOffset: 300}}, RequiredAcks: 1, InSyncSlaves: 1, DiskFree: 3 << 30,
+		StartedAt: timestamppb.New(now.Add(-90 * time.Minute)),
+		Slaves: []*storagev1.SlaveStatus{
+			{NodeId: 1, Address: "10.0.0.2:5000", State: storagev1.LinkState_LINK_STATE_IN_SYNC, InSync: true, AckedOffset: 5000, LastReport: timestamppb.New(now.Add(-1500 * time.Millisecond))},
+			{NodeId: -1, Legacy: true, Address: "10.0.0.3:5000", State: storagev1.LinkState_LINK_STATE_STALLED, AckedOffset: 100, LagBytes: 4900, Lag: durationpb.New(40 * time.Second), Reason: "NO_REPORT", Remedy: "look at its disk"},
+		},
+		Rollbacks: []*storagev1.Rollback{{FromOffset: 10, ToOffset: 20, Epoch: 1, Size: 10}},
+	}
+	slave := &client.NodeStatus{
+		Cluster: "c", BrokerName: "broker-a", NodeId: 1, Role: storagev1.Role_ROLE_SLAVE, Version: "1.2.3", Reason: "SLAVE", Remedy: "put to the master",
+		Watermarks: &storagev1.Watermarks{WrittenOffset: 5000, FlushedOffset: 5000, ReadableOffset: 4500, DispatchedOffset: 4500},
+		Upstream: &storagev1.UpstreamStatus{
+			Address: "10.0.0.1:10911", State: storagev1.LinkState_LINK_STATE_REFUSED, LagBytes: 2 << 20, Connects: 1,
+			LastReceive: timestamppb.New(now.Add(-3 * time.Second)), Reason: "EPOCH", Remedy: "promote it",
+		},
+	}
+	var b bytes.Buffer
+	a := &app{output: "table"}
+	views := []view{{addr: "10.0.0.1:10911", status: master}, {addr: "10.0.0.2:10911", status: slave}, {addr: "10.0.0.9:10911", err: client.ErrUnreachable}}
+	if err := a.show(&b, views, now); err != nil {
+		t.Fatal(err)
+	}
+	want := `10.0.0.1:10911  broker-a/0  SYNC_MASTER, open  (cluster c, tandem 1.2.3, up 1h30m)
+  FIRST  WRITTEN  FLUSHED  READABLE  DISPATCHED  ACKED  EPOCH  DISK FREE
+  0      5000     4000     4500      4500        4500   2@300  3.0 GiB
+  SLAVE     ADDRESS        STATE    IN SYNC  ACKED  LAG      LAG TIME  LAST REPORT
+  1         10.0.0.2:5000  in sync  yes      5000   0 B      0s        1.5s ago
+  RocketMQ  10.0.0.3:5000  stalled  no       100    4.8 KiB  40s       never
+  in sync 1, required 1
+  ! slave -1: NO_REPORT
+    -> look at its disk
+  kept from a cut: 10 to 20 of epoch 1, 10 B under rollback/
+
+10.0.0.2:10911  broker-a/1  SLAVE, puts refused  (cluster c, tandem 1.2.3)
+  ! SLAVE
+    -> put to the master
+  FIRST  WRITTEN  FLUSHED  READABLE  DISPATCHED  ACKED  EPOCH  DISK FREE
+  0      5000     5000     4500      4500        -      0      0 B
+  follows 10.0.0.1:10911: refused, 2.0 MiB behind, last bytes 3s ago, 1 connection
+  ! EPOCH
+    -> promote it
+
+10.0.0.9:10911  not reached: cannot reach the storage
+`
+	if b.String() != want {
+		t.Errorf("got:\n%s\nwant:\n%s", b.String(), want)
+	}
+}
+
+func TestStatusCommand(t *testing.T) {
+	a, b := clienttest.Start(t, clienttest.Options{}), clienttest.Start(t, clienttest.Options{Slave: true})
+	b.Stop()
+	r := ctl(t, a.Addr()+","+b.Addr(), "", "status")
+	if r.code != exitFailed || !strings.Contains(r.out, "broker-a/0  SYNC_MASTER, open") || !strings.Contains(r.out, b.Addr()+"  not reached") ||
+		!strings.Contains(r.err, "connection refused") {
+		t.Errorf("%+v", r)
+	}
+	b.Restart()
+	r = ctl(t, a.Addr()+", "+b.Addr(), "", "status", "-o", "json")
+	lines := strings.Split(strings.TrimSpace(r.out), "\n")
+	if r.code != exitOK || len(lines) != 2 {
+		t.Fatalf("%+v", r)
+	}
+	var line struct {
+		Address string
+		Status  struct {
+			Role       string
+			Watermarks struct{ WrittenOffset string }
+		}
+	}
+	if err := json.Unmarshal([]byte(lines[1]), &line); err != nil {
+		t.Fatal(err)
+	}
+	if line.Address != b.Addr() || line.Status.Role != "ROLE_SLAVE" || line.Status.Watermarks.WrittenOffset != "0" {
+		t.Errorf("%+v", line)
+	}
+}
+
+func TestStatusWatch(t *testing.T) {
+	a := clienttest.Start(t, clienttest.Options{})
+	out, _, stop := startCtl(t, a.Addr(), "status", "-w", "--interval", "100ms")
+	out.waitFor(t, "SYNC_MASTER, open")
+	a.SetMaster(false, "")
+	out.waitFor(t, "SLAVE, puts refused")
+	a.Stop()
+	out.waitFor(t, a.Addr()+"  not reached")
+	a.Restart()
+	if code := stop(); code != exitOK {
+		t.Errorf("Ctrl-C ends it with %d", code)
+	}
+	if strings.Contains(out.String(), "\x1b") {
+		t.Error("control sequences without a terminal")
+	}
+}
+
+func TestDrawInPlace(t *testing.T) {
+	var b bytes.Buffer
+	a := &app{output: "table", out: &b}
+	if err := a.draw([]view{{addr: "x:1"}}, true, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if s := b.String(); !strings.HasPrefix(s, "\x1b[H") || !strings.HasSuffix(s, "x:1  not reached: no answer yet\x1b[K\n\x1b[J") {
+		t.Errorf("%q", s)
+	}
+}
+
+func TestSizesAndDurations(t *testing.T) {
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 5 << 30: "5.0 GiB", 1 << 60: "1024.0 PiB", -2048: "-2.0 KiB"} {
+		if got := sizeText(n); got != want {
+			t.Errorf("sizeText(%d) = %s, want %s", n, got, want)
+		}
+	}
+	for d, want := range map[time.Duration]string{
+		-1: "0s", 850 * time.Millisecond: "850ms", 2540 * time.Millisecond: "2.5s", 190 * time.Second: "3m10s", 5*time.Hour + 2*time.Minute: "5h2m",
+	} {
+		if got := shortDuration(d); got != want {
+			t.Errorf("shortDuration(%v) = %s, want %s", d, got, want)
+		}
+	}
+}
