@@ -58,7 +58,7 @@ func (l roleLog) Reset(start int64) error {
 	if err := l.Log.Reset(start); err != nil {
 		return err
 	}
-	return l.dispatch.Truncated(0)
+	return l.dispatch.Reset(start)
 }
 
 // links are the links to slaves as role opens and ends them.
@@ -66,7 +66,11 @@ type links app
 
 // Open begins a reign: the queue offsets are read before the first put can come.
 func (l *links) Open(ownStart int64) {
-	if err := l.store.BeginReign(l.dispatch.Dispatched().Load(), l.log.End()); err != nil {
+	err := l.dispatch.CatchUp(context.Background(), l.log.Readable().Load())
+	if err == nil {
+		err = l.store.BeginReign(l.dispatch.Dispatched().Load(), l.log.End())
+	}
+	if err != nil {
 		l.env.Logger.Error("queue offsets cannot be read, puts are refused", slog.Any("error", err))
 	}
 	l.master.Open(ownStart)

@@ -46,14 +46,18 @@ type app struct {
 	server   *grpcx.Server
 }
 
-// build opens the folder and the listeners and wires the parts.
+// build makes the service of main.
 func build(_ context.Context, cfg *Config, env *service.Env) ([]service.Actor, error) {
-	a := &app{cfg: cfg, env: env, fs: vfs.OS()}
-	grpcLn, err := a.listen("listen", cfg.Listen)
+	return (&app{cfg: cfg, env: env, fs: vfs.OS()}).build()
+}
+
+// build opens the folder and the listeners and wires the parts.
+func (a *app) build() ([]service.Actor, error) {
+	grpcLn, err := a.listen("listen", a.cfg.Listen)
 	if err != nil {
 		return nil, err
 	}
-	haLn, err := a.listen("haListen", cfg.HAListen)
+	haLn, err := a.listen("haListen", a.cfg.HAListen)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +66,7 @@ func build(_ context.Context, cfg *Config, env *service.Env) ([]service.Actor, e
 			return nil, err
 		}
 	}
-	env.SetReady(a.ready)
+	a.env.SetReady(a.ready)
 	return []service.Actor{
 		{Name: "commitlog", Run: a.log.Run},
 		{Name: "consumequeue", Run: a.queues.Run},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strings"
 )
 
@@ -30,4 +31,20 @@ func bar(done, total int64) string {
 		k = int(min(done, total) * width / total)
 	}
 	return "[" + strings.Repeat("#", k) + strings.Repeat(".", width-k) + "]"
+}
+
+// terminal: lines can be drawn over.
+var terminal = func() bool {
+	st, err := os.Stdout.Stat()
+	return err == nil && st.Mode()&os.ModeCharDevice != 0
+}()
+
+// redraw draws a line over the last one; away from a terminal only the line that ends in a newline is printed.
+func redraw(format string, args ...any) {
+	switch {
+	case terminal:
+		fmt.Printf("\r"+strings.TrimSuffix(format, "\n")+"\x1b[K"+format[len(strings.TrimSuffix(format, "\n")):], args...)
+	case strings.HasSuffix(format, "\n"):
+		fmt.Printf(format, args...)
+	}
 }

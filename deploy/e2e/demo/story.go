@@ -48,14 +48,12 @@ func (s *story) takeOver(ctx context.Context) error {
 func (s *story) transfer(ctx context.Context) error {
 	step("The slaves fetch it over the raw 8+4+x protocol")
 	for _, n := range s.cluster.names[1:] {
-		began := time.Now()
 		err := s.cluster.await(ctx, n, "catching up", func(st *storagev1.StatusResponse) bool {
 			at := st.GetWatermarks().GetWrittenOffset()
-			fmt.Printf("\r   %-7s %s %10s", n, bar(at, s.taken), size(at))
+			redraw("   %-7s %s %10s", n, bar(at, s.taken), size(at))
 			return at >= s.taken && st.GetUpstream().GetState() == storagev1.LinkState_LINK_STATE_IN_SYNC
 		})
 		if err != nil {
-			fmt.Println()
 			return err
 		}
 		st, err := s.cluster.admin(n).Status(ctx, &storagev1.StatusRequest{})
@@ -63,8 +61,8 @@ func (s *story) transfer(ctx context.Context) error {
 			return err
 		}
 		took := max(st.GetUpstream().GetLastReceive().AsTime().Sub(st.GetUpstream().GetConnectedAt().AsTime()), time.Millisecond)
-		fmt.Printf("   in %v, %s/s (seen after %v)\n", took.Round(time.Millisecond),
-			size(int64(float64(s.taken)/took.Seconds())), time.Since(began).Round(time.Millisecond))
+		redraw("   %-7s %s %10s in %v, %s/s\n", n, bar(s.taken, s.taken), size(s.taken), took.Round(time.Millisecond),
+			size(int64(float64(s.taken)/took.Seconds())))
 	}
 	return nil
 }
@@ -72,26 +70,31 @@ func (s *story) transfer(ctx context.Context) error {
 // phases of a kill: how long the load runs before and during an absence.
 const phase = time.Second
 
-func (s *story) killSlave(ctx context.Context) error {
-	step("Synchronous puts while slave1 is killed with -9")
+func (s *story) killSlaves(ctx context.Context) error {
+	step("Synchronous puts while each slave in turn is killed with -9")
 	ld := startLoad(ctx, s.cluster.message("master"), s.sent)
 	defer ld.stop()
 	if err := s.during(ctx, "both slaves there"); err != nil {
 		return err
 	}
-	if err := s.cluster.kill("slave1"); err != nil {
-		return err
+	for _, n := range s.cluster.names[1:] {
+		if err := s.cluster.kill(n); err != nil {
+			return err
+		}
+		if err := s.during(ctx, n+" is dead"); err != nil {
+			return err
+		}
+		if err := s.cluster.start(n); err != nil {
+			return err
+		}
+		if err := s.inSync(ctx, 2); err != nil {
+			return err
+		}
+		if err := s.during(ctx, n+" is back"); err != nil {
+			return err
+		}
 	}
-	if err := s.during(ctx, "slave1 is dead"); err != nil {
-		return err
-	}
-	if err := s.cluster.start("slave1"); err != nil {
-		return err
-	}
-	if err := s.inSync(ctx, 2); err != nil {
-		return err
-	}
-	return s.during(ctx, "slave1 is back")
+	return nil
 }
 
 func (s *story) killMaster(ctx context.Context) error {

@@ -18,6 +18,8 @@
 // going back in the log to where it ends. Without a summary, as in a folder that RocketMQ wrote, the log is read from its
 // first offset once; the bytes stay as they are, as they would be written the same.
 //
+// Files and descriptors are the business of queuefile, the summary's text that of summary.
+//
 // A failed fsync is fatal; a full disk is not: Commit takes back what it could not write and can be tried again.
 //
 // RocketMQ's names: ConsumeQueue, ConsumeQueueStore, FlushConsumeQueueService, fillPreBlank, truncateDirtyLogicFiles,

@@ -4,17 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"time"
 
 	"github.com/tandemlog/tandem/pkg/vfs"
+	"github.com/tandemlog/tandem/services/storage/internal/consumequeue/queuefile"
+	"github.com/tandemlog/tandem/services/storage/internal/consumequeue/summary"
 )
 
 // toSync is what has to be made durable.
 type toSync struct {
-	files []fileKey
-	dirs  []string
+	rows []rowSync
+	dirs []string
+}
+
+// rowSync is a stretch of a queue, bytes.
+type rowSync struct {
+	q        *Queue
+	files    queuefile.Run
+	from, to int64
 }
 
 // Run flushes at every interval until ctx ends; then it returns nil. The error of a flush that failed ends it, unless the
@@ -58,7 +68,7 @@ func (s *Set) flush() error {
 		return s.err
 	}
 	work := s.takeDirty()
-	var u *summary
+	var u *summary.Summary
 	if s.dispatched != None && s.dispatched != s.saved {
 		u = s.summarize()
 	}
@@ -71,10 +81,10 @@ func (s *Set) flush() error {
 		return s.fail(err)
 	}
 	if u != nil {
-		if err := s.save(u); err != nil {
-			return err
+		if err := u.Save(s.fsys, s.root); err != nil {
+			return err //nolint:wrapcheck // says what it did
 		}
-		s.saved = u.dispatched
+		s.saved = u.Dispatched
 		if s.o.Checkpoint != nil && stamp > 0 {
 			s.o.Checkpoint.SetLogics(stamp)
 		}
@@ -90,24 +100,32 @@ func (s *Set) fail(err error) error {
 	return err
 }
 
+// summarize says what is visible. s.writing is held.
+func (s *Set) summarize() *summary.Summary {
+	u := &summary.Summary{FileSize: s.fileSize, Dispatched: s.dispatched}
+	for _, q := range s.all() {
+		if q.known {
+			u.Queues = append(u.Queues, summary.Extent{Topic: q.topic, ID: q.id, Min: q.min, Max: q.max})
+		}
+	}
+	return u
+}
+
 // takeDirty collects what was written since the last time. s.writing is held.
 func (s *Set) takeDirty() toSync {
 	var w toSync
 	for _, q := range s.dirty {
-		last := min(s.fileStart(max(q.written-1, q.unsynced)*UnitSize), q.files.hi-s.fileSize)
-		for start := max(s.fileStart(q.unsynced*UnitSize), q.files.lo); start <= last; start += s.fileSize {
-			w.files = append(w.files, fileKey{q, start})
-		}
+		w.rows = append(w.rows, rowSync{q, q.row.Files, q.unsynced * UnitSize, max(q.written-1, q.unsynced) * UnitSize})
 		q.dirty = false
 	}
 	s.dirty = s.dirty[:0]
 	seen := map[string]bool{}
 	for _, q := range s.all() {
-		if !q.made {
+		if !q.row.Made {
 			continue
 		}
-		q.made = false
-		for _, dir := range []string{q.dir, filepath.Dir(q.dir), s.dir, s.root} {
+		q.row.Made = false
+		for _, dir := range []string{q.row.Dir(), filepath.Dir(q.row.Dir()), s.dir, s.root} {
 			if !seen[dir] {
 				seen[dir] = true
 				w.dirs = append(w.dirs, dir)
@@ -119,23 +137,13 @@ func (s *Set) takeDirty() toSync {
 
 // syncAll makes files and names durable. What was removed in the meantime needs it no more.
 func (s *Set) syncAll(w toSync) error {
-	for _, k := range w.files {
-		h, err := s.handles.acquire(k)
-		if isMissing(err) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if err := h.f.Sync(); err != nil {
-			return ErrSync.With("topic", k.q.topic).With("queue", k.q.id).Wrap(errors.Join(err, s.handles.release(h)))
-		}
-		if err := s.handles.release(h); err != nil {
-			return err
+	for _, r := range w.rows {
+		if err := r.q.row.Sync(r.files, r.from, r.to); err != nil {
+			return err //nolint:wrapcheck // names the queue
 		}
 	}
 	for _, dir := range w.dirs {
-		if err := s.fsys.SyncDir(dir); err != nil && !isMissing(err) {
+		if err := s.fsys.SyncDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return ErrSync.With("folder", filepath.Base(dir)).Wrap(err)
 		}
 	}
@@ -158,7 +166,7 @@ func (s *Set) Close() error {
 		q.grown.Close(ErrClosed)
 		q.mu.RUnlock()
 	}
-	if err := errors.Join(err, s.handles.closeAll(), s.metrics.close()); err != nil {
+	if err := errors.Join(err, s.pool.Close(), s.metrics.close()); err != nil {
 		return fmt.Errorf("close consume queues: %w", err)
 	}
 	return nil

@@ -5,203 +5,109 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
-	"strconv"
 
-	"github.com/tandemlog/tandem/pkg/mappedfile"
+	"github.com/tandemlog/tandem/pkg/durable"
 	"github.com/tandemlog/tandem/pkg/vfs"
+	"github.com/tandemlog/tandem/services/storage/internal/consumequeue/queuefile"
+	"github.com/tandemlog/tandem/services/storage/internal/consumequeue/summary"
 )
 
-// Open opens the queues of a store folder; there need not be any. Nothing is believed but what the summary says and the
+// Open opens the queues of a store folder, which must exist; there need not be any queues. Nothing is believed but what the summary says and the
 // files bear out: the dispatcher has to go on from Resume, and to call Settle when it has caught up. Of a folder that is
 // whole no byte is changed.
 func Open(fsys vfs.FS, root string, o Options) (*Set, error) {
 	o.setDefaults()
 	s := &Set{
-		fsys: fsys, root: root, dir: filepath.Join(root, "consumequeue"), o: o, handles: newHandles(fsys, o.OpenFiles),
+		fsys: fsys, root: root, dir: filepath.Join(root, "consumequeue"), o: o, pool: queuefile.NewPool(fsys, o.OpenFiles),
 		topics: map[string]map[int32]*Queue{}, resume: None, dispatched: None, saved: None,
 	}
 	u, err := s.loadSummary()
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.scan()
-	if err != nil {
-		return nil, err
-	}
-	if err := s.checkSizes(found, u); err != nil {
-		return nil, err
-	}
-	if err := s.admit(found); err != nil {
-		return nil, errors.Join(err, s.handles.closeAll())
-	}
-	if u != nil {
-		if err := s.believe(u); err != nil {
-			return nil, errors.Join(err, s.handles.closeAll())
-		}
-	}
-	if s.metrics, err = newMetrics(o.Meter, s.handles.count); err != nil {
-		return nil, errors.Join(err, s.handles.closeAll())
+	if err := s.load(u); err != nil {
+		return nil, errors.Join(err, s.pool.Close())
 	}
 	s.o.Log.Info("consume queues opened", slog.Int("queues", len(s.all())), slog.Bool("summary", u != nil),
 		slog.Int64("dispatched", s.dispatched), slog.Int64("resume", s.resume), slog.Int64("file_size", s.fileSize))
 	return s, nil
 }
 
-// folder is one queue's folder as found on disk.
-type folder struct {
-	topic string
-	id    int32
-	files []file
+// loadSummary returns nil when there is none that can be believed.
+func (s *Set) loadSummary() (*summary.Summary, error) {
+	u, err := summary.Load(s.fsys, s.root)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil //nolint:nilnil // no summary is no error
+	case errors.Is(err, durable.ErrCorrupt), errors.Is(err, summary.ErrFormat):
+		s.o.Log.Warn("summary of queues is broken, all queues are built anew", slog.Any("error", err))
+		return nil, nil //nolint:nilnil // it can be made again
+	}
+	return u, err //nolint:wrapcheck // summary says what it is
 }
 
-type file struct{ start, size int64 }
-
-// scan lists all queue files. Other names are left alone and counted.
-func (s *Set) scan() ([]folder, error) {
-	var found []folder
-	foreign := 0
-	topics, err := s.list(s.dir)
+// load makes entries for the queues on disk and in the summary.
+func (s *Set) load(u *summary.Summary) error {
+	found, foreign, err := queuefile.Scan(s.fsys, s.dir, func(topic string) bool { return legal([]byte(topic)) == nil })
 	if err != nil {
-		return nil, err
-	}
-	for _, t := range topics {
-		if !t.Dir || legal([]byte(t.Name)) != nil {
-			foreign++
-			continue
-		}
-		ids, err := s.list(filepath.Join(s.dir, t.Name))
-		if err != nil {
-			return nil, err
-		}
-		for _, i := range ids {
-			id, err := strconv.ParseInt(i.Name, 10, 32)
-			if !i.Dir || err != nil || id < 0 || strconv.FormatInt(id, 10) != i.Name {
-				foreign++
-				continue
-			}
-			files, err := s.list(filepath.Join(s.dir, t.Name, i.Name))
-			if err != nil {
-				return nil, err
-			}
-			f := folder{topic: t.Name, id: int32(id)}
-			for _, e := range files {
-				start, ok := mappedfile.ParseName(e.Name)
-				if !ok || e.Dir {
-					foreign++
-					continue
-				}
-				f.files = append(f.files, file{start, e.Size})
-			}
-			found = append(found, f)
-		}
+		return err //nolint:wrapcheck // says what it did
 	}
 	if foreign > 0 {
 		s.o.Log.Warn("foreign names among the consume queues are left alone", slog.Int("count", foreign))
 	}
-	return found, nil
-}
-
-func (s *Set) list(dir string) ([]vfs.Info, error) {
-	infos, err := s.fsys.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("list consume queues: %w", err)
-	}
-	return infos, nil
-}
-
-// checkSizes adopts the length that queue files have. Shorter ones are what a crash leaves behind.
-func (s *Set) checkSizes(found []folder, u *summary) error {
-	var size int64
+	remembered := int64(0)
 	if u != nil {
-		size = u.fileSize
+		remembered = u.FileSize
 	}
-	longest := ""
-	for _, d := range found {
-		for _, f := range d.files {
-			if f.size > size {
-				size, longest = f.size, filepath.Join(d.topic, strconv.Itoa(int(d.id)), mappedfile.Name(f.start))
-			}
-		}
+	if s.fileSize, err = queuefile.Length(found, s.o.FileSize, remembered, UnitSize); err != nil {
+		return err //nolint:wrapcheck // names the file
 	}
-	s.fileSize = s.o.FileSize
 	if s.fileSize == 0 {
-		if s.fileSize = size; size == 0 {
-			s.fileSize = DefaultFileSize
-		}
-	}
-	if s.fileSize < 0 || s.fileSize%UnitSize != 0 || size > s.fileSize || (size != 0 && size != s.fileSize) {
-		return ErrFileSize.With("file", longest).With("size", size).With("want", s.fileSize).
-			WithRemedy("leave the queue file size out of the config to take that of the files, a multiple of %d", UnitSize)
+		s.fileSize = DefaultFileSize
 	}
 	for _, d := range found {
-		for _, f := range d.files {
-			if f.start%s.fileSize != 0 {
-				return ErrFileSize.With("file", filepath.Join(d.topic, strconv.Itoa(int(d.id)), mappedfile.Name(f.start))).
-					With("want", s.fileSize).WithMsg("a queue file's name is no multiple of the file size").
-					WithRemedy("remove the file; the queue is built from the log")
-			}
-		}
-	}
-	return nil
-}
-
-// admit makes entries for the folders and gives files that a crash left short their length.
-func (s *Set) admit(found []folder) error {
-	for _, d := range found {
-		if len(d.files) == 0 {
-			continue
-		}
-		q := s.add(d.topic, d.id)
+		q := s.add(d.Topic, d.ID)
 		q.old = true
-		for _, f := range d.files {
-			if f.size < s.fileSize {
-				if err := q.lengthen(f.start); err != nil {
-					return err
-				}
+		for _, f := range d.Files {
+			if f.Size < s.fileSize {
+				s.o.Log.Warn("queue file was short", slog.String("topic", q.topic), slog.Int("queue", int(q.id)),
+					slog.Int64("start", f.Start), slog.Int64("size", f.Size))
 			}
-			if n := len(q.runs); n > 0 && q.runs[n-1].hi == f.start {
-				q.runs[n-1].hi += s.fileSize
-			} else {
-				q.runs = append(q.runs, run{f.start, f.start + s.fileSize})
+			if err := q.row.Add(f.Start, f.Size); err != nil {
+				return err //nolint:wrapcheck // names the file
 			}
 		}
 	}
-	return nil
-}
-
-func (q *Queue) lengthen(start int64) error {
-	f, err := q.set.fsys.OpenFile(fileKey{q, start}.path(), os.O_RDWR, 0)
-	if err != nil {
-		return fmt.Errorf("open queue file: %w", err)
+	if u != nil {
+		if err := s.believe(u); err != nil {
+			return err
+		}
 	}
-	if err := errors.Join(f.Truncate(q.set.fileSize), f.Close()); err != nil {
-		return fmt.Errorf("lengthen queue file: %w", err)
-	}
-	q.made = true
-	q.set.o.Log.Warn("queue file was short", slog.String("topic", q.topic), slog.Int("queue", int(q.id)),
-		slog.Int64("start", start))
-	return nil
+	s.metrics, err = newMetrics(s.o.Meter, s.pool.Count)
+	return err
 }
 
 // believe takes over what the summary says of each queue as far as its files bear it out.
-func (s *Set) believe(u *summary) error {
-	s.dispatched, s.saved, s.resume = u.dispatched, u.dispatched, u.dispatched
+func (s *Set) believe(u *summary.Summary) error {
+	s.dispatched, s.saved, s.resume = u.Dispatched, u.Dispatched, u.Dispatched
 	short := 0
-	for _, e := range u.queues {
-		q := s.topics[e.topic][e.id]
+	for _, e := range u.Queues {
+		q := s.topics[e.Topic][e.ID]
+		if err := legal([]byte(e.Topic)); err != nil {
+			return err
+		}
 		if q == nil {
-			q = s.add(e.topic, e.id)
+			q = s.add(e.Topic, e.ID)
 		}
 		whole, err := q.believe(e)
 		if err != nil {
-			return fmt.Errorf("check queue %s/%d: %w", e.topic, e.id, err)
+			return fmt.Errorf("check queue %s/%d: %w", e.Topic, e.ID, err)
 		}
 		if !whole {
 			short++
 			s.o.Log.Warn("queue is shorter than it was, it is built from the log",
-				slog.String("topic", e.topic), slog.Int("queue", int(e.id)), slog.Int64("want", e.max),
+				slog.String("topic", e.Topic), slog.Int("queue", int(e.ID)), slog.Int64("want", e.Max),
 				slog.Int64("have", q.max), slog.Int64("read_from", q.lastEnd))
 			s.resume = min(s.resume, q.lastEnd)
 		}
@@ -214,45 +120,45 @@ func (s *Set) believe(u *summary) error {
 
 // believe reports whether the queue has all that the summary says; if not, it ends where the first unit is missing, and
 // lastEnd is where the log has to be read from.
-func (q *Queue) believe(e extent) (bool, error) {
-	if e.min == e.max {
-		if err := q.adopt(q.set.fileStart(e.max * UnitSize)); err != nil {
+func (q *Queue) believe(e summary.Extent) (bool, error) {
+	if e.Min == e.Max {
+		if err := q.row.Adopt(q.row.Start(e.Max * UnitSize)); err != nil {
 			return false, err
 		}
-		q.set0(e.min, e.max)
-		end, err := q.endBefore(min(e.max, q.files.hi/UnitSize))
+		q.set0(e.Min, e.Max)
+		end, err := q.endBefore(min(e.Max, q.row.Files.Hi/UnitSize))
 		q.lastEnd, q.doneEnd = end, end
 		return true, err
 	}
 	held := false
-	for _, r := range q.runs {
-		held = held || (e.min*UnitSize >= r.lo && e.min*UnitSize < r.hi)
+	for _, r := range q.row.Found {
+		held = held || (e.Min*UnitSize >= r.Lo && e.Min*UnitSize < r.Hi)
 	}
 	if !held { // its front is gone: as if there were nothing
 		return false, nil
 	}
-	if err := q.adopt(q.set.fileStart(e.min * UnitSize)); err != nil {
+	if err := q.row.Adopt(q.row.Start(e.Min * UnitSize)); err != nil {
 		return false, err
 	}
-	at := min(e.max, q.files.hi/UnitSize)
+	at := min(e.Max, q.row.Files.Hi/UnitSize)
 	from := at - 1
-	if !q.set.o.Clean || at < e.max {
-		from = max(e.min, q.set.fileStart((at-1)*UnitSize)/UnitSize)
+	if !q.set.o.Clean || at < e.Max {
+		from = max(e.Min, q.row.Start((at-1)*UnitSize)/UnitSize)
 	}
 	at, err := q.intact(from, at)
 	if err != nil {
 		return false, err
 	}
-	if at < e.max && at == from && from > e.min { // its file is all wrong: what about the one before?
-		return false, q.fallBack(e.min, at)
+	if at < e.Max && at == from && from > e.Min { // its file is all wrong: what about the one before?
+		return false, q.fallBack(e.Min, at)
 	}
-	return at == e.max, q.end(e.min, at)
+	return at == e.Max, q.end(e.Min, at)
 }
 
 // fallBack looks for the end in the files before at.
 func (q *Queue) fallBack(lo, at int64) error {
 	for at > lo {
-		from := max(lo, q.set.fileStart((at-1)*UnitSize)/UnitSize)
+		from := max(lo, q.row.Start((at-1)*UnitSize)/UnitSize)
 		good, err := q.intact(from, at)
 		if err != nil {
 			return err
@@ -268,7 +174,7 @@ func (q *Queue) fallBack(lo, at int64) error {
 // end says that the queue ends at a queue offset. Without a unit it is as good as unknown.
 func (q *Queue) end(lo, at int64) error {
 	if at == lo {
-		q.runs, q.files = append(q.runs, q.files), run{}
+		q.row.Disown()
 		return nil
 	}
 	end, err := q.endBefore(at)

@@ -1,11 +1,10 @@
 package consumequeue
 
 import (
-	"errors"
-	"io/fs"
 	"sync"
 
 	"github.com/tandemlog/tandem/pkg/watermark"
+	"github.com/tandemlog/tandem/services/storage/internal/consumequeue/queuefile"
 )
 
 // Queue is the list of one queue's messages. Its methods may be called concurrently.
@@ -13,7 +12,6 @@ type Queue struct {
 	set   *Set
 	topic string
 	id    int32
-	dir   string
 
 	// The writer's side, guarded by set.writing.
 	next     int64  // queue offset of the next gathered unit
@@ -25,10 +23,8 @@ type Queue struct {
 	chunk    []byte // units [next - len/UnitSize, next), not on disk yet
 	gathered bool   // is in set.gathered
 	dirty    bool   // is in set.dirty
-	made     bool   // a file was made or removed since the last Flush
 	old      bool   // had files at Open: nobody knows what is in them behind the end
-	files    run
-	runs     []run // what Open found, until it is clear which run counts
+	row      queuefile.Row
 
 	// What readers see; changed by the writer only.
 	mu    sync.RWMutex
@@ -38,11 +34,6 @@ type Queue struct {
 	cuts  int
 	grown *watermark.Mark // stands at max
 }
-
-// run is a row of files without a gap: their first byte offset in the queue and the one behind them.
-type run struct{ lo, hi int64 }
-
-func (r run) empty() bool { return r.lo == r.hi }
 
 // Topic returns the topic's name.
 func (q *Queue) Topic() string { return q.topic }
@@ -107,10 +98,9 @@ func (q *Queue) load(at int64, dst []Unit) error {
 	defer q.set.scratch.Put(b)
 	for len(dst) > 0 {
 		pos := at * UnitSize
-		start := q.set.fileStart(pos)
-		n := int(min(int64(len(dst)), loadUnits, (start+q.set.fileSize-pos)/UnitSize))
-		if err := q.readAt(start, pos-start, b[:n*UnitSize]); err != nil {
-			return err
+		n := int(min(int64(len(dst)), loadUnits, (q.row.Start(pos)+q.set.fileSize-pos)/UnitSize))
+		if err := q.row.ReadAt(b[:n*UnitSize], pos); err != nil {
+			return err //nolint:wrapcheck // says what it did
 		}
 		for i := range dst[:n] {
 			dst[i] = unitAt(b[i*UnitSize:])
@@ -119,15 +109,6 @@ func (q *Queue) load(at int64, dst []Unit) error {
 		dst = dst[n:]
 	}
 	return nil
-}
-
-func (q *Queue) readAt(start, off int64, b []byte) error {
-	h, err := q.set.handles.acquire(fileKey{q, start})
-	if err != nil {
-		return err
-	}
-	_, err = h.f.ReadAt(b, off)
-	return errors.Join(err, q.set.handles.release(h))
 }
 
 func (q *Queue) unit(at int64) (Unit, error) {
@@ -161,7 +142,7 @@ func (q *Queue) search(lo, hi, offset int64) (int64, error) {
 
 // endBefore returns the log offset behind the last message below the queue offset at; 0 when the files hold none.
 func (q *Queue) endBefore(at int64) (int64, error) {
-	for at--; at >= q.files.lo/UnitSize && at*UnitSize < q.files.hi; at-- {
+	for at--; at >= q.row.Files.Lo/UnitSize && at*UnitSize < q.row.Files.Hi; at-- {
 		u, err := q.unit(at)
 		if err != nil {
 			return 0, err
@@ -198,5 +179,3 @@ func (q *Queue) intact(lo, hi int64) (int64, error) {
 	}
 	return hi, nil
 }
-
-func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

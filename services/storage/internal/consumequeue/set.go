@@ -16,6 +16,7 @@ import (
 
 	"github.com/tandemlog/tandem/pkg/vfs"
 	"github.com/tandemlog/tandem/pkg/watermark"
+	"github.com/tandemlog/tandem/services/storage/internal/consumequeue/queuefile"
 )
 
 // Defaults of Options.
@@ -79,7 +80,7 @@ type Set struct {
 	dir      string
 	fileSize int64
 	o        Options
-	handles  *handles
+	pool     *queuefile.Pool
 	metrics  *metrics
 	scratch  sync.Pool // *[loadUnits * UnitSize]byte
 
@@ -99,9 +100,6 @@ type Set struct {
 	mu     sync.RWMutex // guards topics; changed with writing held too
 	topics map[string]map[int32]*Queue
 }
-
-// fileStart returns the start of the file that holds byte pos of a queue.
-func (s *Set) fileStart(pos int64) int64 { return pos - pos%s.fileSize }
 
 // FileSize returns the length of every queue file, bytes.
 func (s *Set) FileSize() int64 { return s.fileSize }
@@ -278,9 +276,9 @@ func legal(topic []byte) error {
 
 // add makes an entry for a queue of which nothing is known.
 func (s *Set) add(topic string, id int32) *Queue {
+	dir := filepath.Join(s.dir, topic, strconv.Itoa(int(id)))
 	q := &Queue{
-		set: s, topic: topic, id: id, searched: None, grown: watermark.New(0),
-		dir: filepath.Join(s.dir, topic, strconv.Itoa(int(id))),
+		set: s, topic: topic, id: id, searched: None, grown: watermark.New(0), row: queuefile.NewRow(s.pool, dir, s.fileSize),
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -333,13 +331,6 @@ func (s *Set) discard() {
 	}
 	s.gathered = s.gathered[:0]
 	s.trimSpare()
-}
-
-// Discard forgets what was gathered since the last Commit.
-func (s *Set) Discard() {
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	s.discard()
 }
 
 func (s *Set) takeChunk() []byte {

@@ -53,7 +53,7 @@ func (q *Queue) settle() error {
 	}
 	q.old = false
 	if !q.known {
-		if len(q.runs) == 0 {
+		if len(q.row.Found) == 0 {
 			return nil
 		}
 		if err := q.outlived(); err != nil || !q.known {
@@ -65,12 +65,11 @@ func (q *Queue) settle() error {
 
 // outlived finds out how long a queue is of which the log has no message.
 func (q *Queue) outlived() error {
-	last := q.runs[len(q.runs)-1]
-	if err := q.adopt(last.lo); err != nil {
-		return err
+	last := q.row.Found[len(q.row.Found)-1]
+	if err := q.row.Adopt(last.Lo); err != nil {
+		return err //nolint:wrapcheck // says what it did
 	}
-	lo := q.files.lo / UnitSize
-	at := q.files.hi / UnitSize
+	lo, at := last.Lo/UnitSize, last.Hi/UnitSize
 	for at > lo {
 		from := at - q.set.fileSize/UnitSize
 		good, err := q.intact(from, at)
@@ -87,10 +86,7 @@ func (q *Queue) outlived() error {
 		return err
 	}
 	if at == 0 {
-		err := q.remove(q.files)
-		q.files = run{}
-		q.removeDirs()
-		return err
+		return q.row.Clear() //nolint:wrapcheck // says what it did
 	}
 	end, err := q.endBefore(at)
 	if err != nil {
@@ -207,42 +203,34 @@ func (q *Queue) clear(at, offset int64) (int64, error) {
 // saveCut writes the lengths after the cut before it is made, twice, so that the backup knows it too.
 func (s *Set) saveCut(cuts map[*Queue]int64) error {
 	u := s.summarize()
-	u.dispatched = max(u.dispatched, 0)
-	kept := u.queues[:0]
-	for _, e := range u.queues {
-		if at, ok := cuts[s.topics[e.topic][e.id]]; ok {
-			e.max, e.min = at, min(e.min, at)
+	u.Dispatched = max(u.Dispatched, 0)
+	kept := u.Queues[:0]
+	for _, e := range u.Queues {
+		if at, ok := cuts[s.topics[e.Topic][e.ID]]; ok {
+			e.Max, e.Min = at, min(e.Min, at)
 		}
-		if e.max > 0 {
+		if e.Max > 0 {
 			kept = append(kept, e)
 		}
 	}
-	u.queues = kept
+	u.Queues = kept
 	if s.dispatched == None { // nothing to claim yet: the queues are built from the log's start anyway
 		return nil
 	}
 	for range 2 {
-		if err := s.save(u); err != nil {
-			return err
+		if err := u.Save(s.fsys, s.root); err != nil {
+			return err //nolint:wrapcheck // says what it did
 		}
 	}
-	s.saved = u.dispatched
+	s.saved = u.Dispatched
 	return nil
 }
 
 func (q *Queue) cut(at int64) error {
 	if at == 0 {
-		runs := append(q.runs, q.files)
-		q.runs, q.files = nil, run{}
 		q.next, q.written, q.lastEnd, q.doneEnd, q.searched = 0, 0, 0, 0, None
 		q.show(0, 0, false)
-		for _, r := range runs {
-			if err := q.remove(r); err != nil {
-				return err
-			}
-		}
-		q.removeDirs()
-		return nil
+		return q.row.Clear() //nolint:wrapcheck // says what it did
 	}
 	q.next, q.searched = at, None
 	q.show(min(q.min, at), at, true)

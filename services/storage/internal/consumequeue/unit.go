@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/services/storage/internal/consumequeue/queuefile"
 )
 
 // Sizes in bytes.
@@ -23,11 +24,11 @@ var (
 	// ErrNotQueued: no queue can hold such a unit; the field says why.
 	ErrNotQueued = errdefs.New(errdefs.InvalidArgument, "NOT_QUEUED", "the message fits into no queue")
 	// ErrFileSize: a queue file is longer than all are, or its name is no multiple of their length.
-	ErrFileSize = errdefs.New(errdefs.FailedPrecondition, "QUEUE_FILE_SIZE", "a queue file has another length than the others")
+	ErrFileSize = queuefile.ErrSize
 	// ErrSync: the disk refused to make a queue durable. Do not try again, restart.
-	ErrSync = errdefs.New(errdefs.DataLoss, "QUEUE_SYNC_FAILED", "the disk failed to make queues durable")
+	ErrSync = queuefile.ErrSync
 	// ErrClosed: the set was closed.
-	ErrClosed = errdefs.New(errdefs.Unavailable, "QUEUES_CLOSED", "the queues are closed")
+	ErrClosed = queuefile.ErrClosed
 )
 
 // Unit is one entry of a queue.

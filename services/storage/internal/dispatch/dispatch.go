@@ -69,7 +69,7 @@ type Options struct {
 	Meter   metric.Meter // may be nil
 }
 
-// Dispatcher builds the queues. Its methods may be called concurrently; Run and CatchUp only one of them at a time.
+// Dispatcher builds the queues. Its methods may be called concurrently, CatchUp while Run runs too.
 type Dispatcher struct {
 	o       Options
 	log     Log
@@ -116,8 +116,8 @@ func (d *Dispatcher) Dispatched() *watermark.Mark {
 	return d.mark
 }
 
-// CatchUp dispatches what lies wholly below the log offset to, which must not exceed Readable. It is called before Run,
-// by a master before it takes puts. It returns early, without an error, only at a bad record with nothing sound behind.
+// CatchUp dispatches what lies wholly below the log offset to, which must not exceed Readable. A master calls it before
+// it takes puts: until then nobody knows how long the queues are. It returns early, without an error, only at a bad record with nothing sound behind.
 func (d *Dispatcher) CatchUp(ctx context.Context, to int64) error {
 	_, err := d.advance(ctx, to)
 	return err

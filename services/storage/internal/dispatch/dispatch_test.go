@@ -35,7 +35,7 @@ func units(t testing.TB, s *consumequeue.Set, topic string, id int32) []consumeq
 
 func memQueues(t testing.TB) *consumequeue.Set {
 	t.Helper()
-	s := openQueues(t, memfs.New(), "/s", consumequeue.Options{FileSize: queueFileSize})
+	s := openQueues(t, newFS(t), "/s", consumequeue.Options{FileSize: queueFileSize})
 	t.Cleanup(func() { check(t, s.Close()) })
 	return s
 }
@@ -99,7 +99,7 @@ func TestNeverAheadOfReadable(t *testing.T) {
 
 func TestRunFollowsReadableAndCuts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, q := newLog(4096, 0), openQueues(t, memfs.New(), "/s", consumequeue.Options{FileSize: queueFileSize})
+		l, q := newLog(4096, 0), openQueues(t, newFS(t), "/s", consumequeue.Options{FileSize: queueFileSize})
 		d := newDispatcher(t, l, q)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
@@ -158,13 +158,12 @@ func TestRunEndsWithTheLog(t *testing.T) {
 
 func TestRunWaitsForAFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fsys := memfs.New()
+		fsys := newFS(t)
 		l, q := newLog(1<<20, 0), openQueues(t, fsys, "/s", consumequeue.Options{})
 		log := &records{}
 		d := newDispatcherWithLog(t, l, q, log)
-		full := true
 		fsys.SetHook(func(op memfs.Op) memfs.Action {
-			if full && op.Kind == memfs.KindWrite {
+			if op.Kind == memfs.KindWrite {
 				return memfs.FailBefore(vfs.ErrNoSpace)
 			}
 			return memfs.Proceed
@@ -180,7 +179,7 @@ func TestRunWaitsForAFullDisk(t *testing.T) {
 		if n := log.count("no space for queue units, dispatching waits"); n != 1 || d.Dispatched().Load() != 0 {
 			t.Errorf("%d reports, dispatched %d", n, d.Dispatched().Load())
 		}
-		full = false
+		fsys.SetHook(nil)
 		check(t, d.Dispatched().Wait(t.Context(), l.end()))
 		for i, u := range units(t, q, "T", 0) {
 			if u.Size == 0 || (i > 0 && u.Offset <= 0) {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/tandemlog/tandem/pkg/testkit"
 	"github.com/tandemlog/tandem/pkg/vfs"
-	"github.com/tandemlog/tandem/pkg/vfs/memfs"
 	"github.com/tandemlog/tandem/services/storage/internal/consumequeue"
 )
 
@@ -27,7 +26,7 @@ func TestQueuesBuiltFromRocketMQsLogAloneAreRocketMQs(t *testing.T) {
 	eachGolden(t, func(t *testing.T, store string) {
 		l := loadLog(t, store)
 		l.show()
-		fsys := memfs.New()
+		fsys := newFS(t)
 		q := openQueues(t, fsys, "/s", consumequeue.Options{FileSize: 2000})
 		d := newDispatcher(t, l, q)
 		catchUp(t, d, l)
@@ -47,7 +46,7 @@ func TestQueuesBuiltFromRocketMQsLogAloneAreRocketMQs(t *testing.T) {
 func TestH13_HalfRecordsAreWaitedFor(t *testing.T) {
 	eachGolden(t, func(t *testing.T, store string) {
 		l := loadLog(t, store)
-		fsys := memfs.New()
+		fsys := newFS(t)
 		q := openQueues(t, fsys, "/s", consumequeue.Options{FileSize: 2000})
 		log := &records{}
 		d := newDispatcherWithLog(t, l, q, log)

@@ -12,7 +12,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tandemlog/tandem/pkg/durable"
 	"github.com/tandemlog/tandem/pkg/vfs"
+	"github.com/tandemlog/tandem/pkg/vfs/memfs"
 	"github.com/tandemlog/tandem/pkg/watermark"
 	"github.com/tandemlog/tandem/services/storage/internal/consumequeue"
 	"github.com/tandemlog/tandem/services/storage/internal/dispatch"
@@ -193,6 +195,14 @@ func newDispatcher(t testing.TB, l dispatch.Log, q dispatch.Queues) *dispatch.Di
 		t.Fatal(err)
 	}
 	return d
+}
+
+// newFS has the store's folder, made durable as the log does it.
+func newFS(t testing.TB) *memfs.FS {
+	t.Helper()
+	fsys := memfs.New()
+	check(t, durable.MkdirAll(fsys, "/s"))
+	return fsys
 }
 
 func openQueues(t testing.TB, fsys vfs.FS, root string, o consumequeue.Options) *consumequeue.Set {

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/tandemlog/tandem/pkg/vfs"
-	"github.com/tandemlog/tandem/pkg/vfs/memfs"
 	"github.com/tandemlog/tandem/services/storage/internal/consumequeue"
 )
 
@@ -29,7 +28,7 @@ func TestDispatchAllocatesNothingPerMessage(t *testing.T) {
 				l.put(msg{topic: "Topic", queue: int32(i % 4), at: int64(i / 4), tags: "TagA", body: 900})
 				ends = append(ends, l.end())
 			}
-			q := openQueues(t, memfs.New(), "/s", consumequeue.Options{})
+			q := openQueues(t, newFS(t), "/s", consumequeue.Options{})
 			d := newDispatcher(t, l, q)
 			ctx := t.Context()
 			allocs := testing.AllocsPerRun(runs, func() {
@@ -52,26 +51,27 @@ func TestDispatchAllocatesNothingPerMessage(t *testing.T) {
 	}
 }
 
+// BenchmarkCatchUp dispatches messages of 1 KiB into queues that exist.
 func BenchmarkCatchUp(b *testing.B) {
 	for _, queues := range []int{8, 10_000} {
 		b.Run(fmt.Sprintf("queues=%d", queues), func(b *testing.B) {
 			const n = 200_000
 			l := filled(n, queues)
 			l.show()
-			b.SetBytes(l.end())
+			at := l.end() / 10
+			b.SetBytes(l.end() - at)
 			for b.Loop() {
 				b.StopTimer()
 				q := openQueues(b, vfs.OS(), b.TempDir(), consumequeue.Options{})
 				d := newDispatcher(b, l, q)
+				check(b, d.CatchUp(b.Context(), at))
 				b.StartTimer()
-				if err := d.CatchUp(b.Context(), l.end()); err != nil {
-					b.Fatal(err)
-				}
+				check(b, d.CatchUp(b.Context(), l.end()))
 				b.StopTimer()
 				check(b, q.Close())
 				b.StartTimer()
 			}
-			b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "units/s")
+			b.ReportMetric(0.9*n*float64(b.N)/b.Elapsed().Seconds(), "units/s")
 		})
 	}
 }

@@ -35,7 +35,7 @@ const (
 
 func newT9(t *testing.T, flushed, dispatched int) *t9 {
 	t.Helper()
-	s := &t9{log: newLog(4096, 0), fsys: memfs.New()}
+	s := &t9{log: newLog(4096, 0), fsys: newFS(t)}
 	s.q = openQueues(t, s.fsys, "/s", consumequeue.Options{FileSize: queueFileSize})
 	d := newDispatcher(t, s.log, s.q)
 	for i := range int64(t9Total) {
@@ -150,7 +150,7 @@ func TestT9_UnitsZeroed(t *testing.T) {
 }
 
 func TestC03_CheckpointIsToldOnlyWhatIsSynced(t *testing.T) {
-	fsys, syncs := memfs.New(), 0
+	fsys, syncs := newFS(t), 0
 	fsys.SetHook(func(op memfs.Op) memfs.Action {
 		if op.Kind == memfs.KindSync && filepath.Base(filepath.Dir(op.Name)) == "0" {
 			syncs++
@@ -176,7 +176,7 @@ func TestC03_CheckpointIsToldOnlyWhatIsSynced(t *testing.T) {
 	check(t, q.Close())
 }
 
-// TestGoldenNewestQueueFileDeleted does it to RocketMQ's own folder, which has no summary.
+// The same with a folder of RocketMQ, which has no summary.
 func TestT9_NewestQueueFileOfRocketMQsFolderDeleted(t *testing.T) {
 	eachGolden(t, func(t *testing.T, store string) {
 		want := queueFiles(t, vfs.OS(), store)

@@ -63,8 +63,11 @@ func explain(err error) (reason, remedy string) {
 			remedy = e.Remedy
 		}
 	}
-	if reason == "" && err != nil {
-		reason = "UNKNOWN"
+	switch {
+	case reason != "" || err == nil:
+		return reason, remedy
+	case errors.Is(err, context.Canceled):
+		return ErrStopped.Reason, ""
 	}
-	return reason, remedy
+	return "UNKNOWN", ""
 }

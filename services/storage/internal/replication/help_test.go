@@ -28,6 +28,7 @@ type memLog struct {
 	written  *watermark.Mark
 	flushed  *watermark.Mark
 	leases   atomic.Int64
+	release  func()
 
 	mu      sync.Mutex
 	first   int64
@@ -37,7 +38,9 @@ type memLog struct {
 }
 
 func newLog(size, fileSize int64) *memLog {
-	return &memLog{fileSize: fileSize, data: make([]byte, 0, size), written: watermark.New(0), flushed: watermark.New(0)}
+	l := &memLog{fileSize: fileSize, data: make([]byte, 0, size), written: watermark.New(0), flushed: watermark.New(0)}
+	l.release = func() { l.leases.Add(-1) } // once: a method value would be an allocation a view
+	return l
 }
 
 // filled is a log of n random bytes.
@@ -97,8 +100,6 @@ func (l *memLog) View(offset int64, limit int) ([]byte, func(), error) {
 	l.leases.Add(1)
 	return l.data[offset:end], l.release, nil
 }
-
-func (l *memLog) release() { l.leases.Add(-1) }
 
 func (l *memLog) AppendRaw(offset int64, bodies [][]byte) (int, error) {
 	l.mu.Lock()

@@ -37,7 +37,7 @@ type MasterOptions struct {
 	// Heartbeat is the longest pause between frames (haSendHeartbeatInterval, 5 s).
 	Heartbeat time.Duration
 	// Housekeeping is the longest silence of a slave (haHousekeepingInterval, 20 s), also before its first bytes: a 4.9
-	// slave says nothing for 5 to 6 s. It must run like time.Now's clock.
+	// slave says nothing for 5 to 6 s.
 	Housekeeping time.Duration
 	// BatchSize is the largest body for plain slaves and without a larger grant (haTransferBatchSize, 32 KiB).
 	BatchSize int
@@ -60,7 +60,8 @@ type MasterOptions struct {
 	Congestion string
 	Log        *slog.Logger
 	Meter      metric.Meter
-	Now        func() time.Time
+	// Now is the clock of statuses and tokens (time.Now); connections keep their own time.
+	Now func() time.Time
 }
 
 func (o MasterOptions) withDefaults() MasterOptions {
@@ -71,6 +72,11 @@ func (o MasterOptions) withDefaults() MasterOptions {
 	o.MaxSlaves = min(cmp.Or(o.MaxSlaves, 16), acks.MaxSlaves)
 	o.MaxPending = cmp.Or(o.MaxPending, 256)
 	o.FallBehindMax = cmp.Or(o.FallBehindMax, 256<<20)
+	peers := make([]netip.Addr, len(o.LegacyPeers))
+	for i, p := range o.LegacyPeers {
+		peers[i] = p.Unmap()
+	}
+	o.LegacyPeers = peers
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -153,7 +159,7 @@ func (m *Master) accept(ctx context.Context, ln net.Listener, wg *sync.WaitGroup
 			wg.Go(func() { m.greet(conn) })
 			continue
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // the end was asked for
 		case errors.Is(err, net.ErrClosed):
 			return link.ErrBroken.WithMsg("the replication listener was closed").Wrap(err)
 		}

@@ -373,8 +373,11 @@ func (s *Store) waitAcked(ctx context.Context, p *Pending) error {
 		p.Err = errTooFew.With("in_sync", n).With("required", p.acks)
 		return nil
 	}
-	ctx, span := s.metrics.tracer.Start(ctx, "wait for slaves", trace.WithAttributes(attribute.Int("acks", p.acks)))
-	defer span.End()
+	span := trace.SpanFromContext(ctx)
+	if span.IsRecording() {
+		ctx, span = s.metrics.tracer.Start(ctx, "wait for slaves", trace.WithAttributes(attribute.Int("acks", p.acks)))
+		defer span.End()
+	}
 	err := p.acked.WaitUntil(ctx, p.next, p.deadline)
 	switch {
 	case err == nil:

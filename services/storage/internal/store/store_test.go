@@ -537,18 +537,3 @@ func TestWaitNew(t *testing.T) {
 		}
 	})
 }
-
-func TestPutAllocatesOnce(t *testing.T) {
-	r := newRig(t, store.Options{SyncMaster: true, AppendPropCRC: true}, newSlaves(1))
-	r.slaves.marks[1].Advance(1 << 50)
-	m := msg(strings.Repeat("x", 200))
-	ctx := t.Context()
-	allocs := testing.AllocsPerRun(200, func() {
-		if res, err := r.Put(ctx, m, byStore); err != nil || res.Status != store.PutOK {
-			t.Error(res, err)
-		}
-	})
-	if allocs > 1 {
-		t.Errorf("%v allocations a put, the message id is one", allocs)
-	}
-}

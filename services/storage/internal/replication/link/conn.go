@@ -67,7 +67,7 @@ func (r *Reader) Read(b []byte) (int, error) {
 			r.last = time.Now()
 			return n, nil
 		}
-		if !IsTimeout(err) {
+		if err != nil && !IsTimeout(err) {
 			return 0, Error(err)
 		}
 		if time.Since(r.last) >= r.limit {

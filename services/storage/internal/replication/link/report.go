@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,25 +25,28 @@ type Reporter struct {
 	end       atomic.Int64 // of what is appended
 	idle      atomic.Bool  // Run waits for nothing but the time
 
-	mu    sync.Mutex // guards what follows and the writing side of conn
-	last  int64      // last report
-	at    time.Time  // when it was made
-	until time.Time  // deadline of the connection
+	turn  chan struct{} // holds one value while somebody writes; guards what follows. No mutex is held across the network.
+	last  int64         // last report
+	at    time.Time     // when it was made
+	until time.Time     // deadline of the connection
 	buf   [wire.ReportSize]byte
 }
 
 // NewReporter makes a reporter whose first report is first. mark is what the log confirms; a peer that takes no report for
 // limit is stuck.
 func NewReporter(conn net.Conn, mark *watermark.Mark, first int64, heartbeat, limit time.Duration, count *Counters) *Reporter {
-	r := &Reporter{conn: conn, mark: mark, last: first, heartbeat: heartbeat, limit: limit, count: count, wake: NewNudge()}
+	r := &Reporter{
+		conn: conn, mark: mark, last: first, heartbeat: heartbeat, limit: limit, count: count,
+		wake: NewNudge(), turn: make(chan struct{}, 1),
+	}
 	r.end.Store(first)
 	return r
 }
 
 // Open writes the preamble, if there is a token, and the first report.
 func (r *Reporter) Open(token *[wire.TokenSize]byte) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.turn <- struct{}{}
+	defer func() { <-r.turn }()
 	var b []byte
 	if token != nil {
 		b = wire.AppendPreamble(b, *token)
@@ -95,8 +97,8 @@ func (r *Reporter) Run() error {
 // want returns what Run waits for, and when the last report was made.
 func (r *Reporter) want() (int64, time.Time) {
 	r.idle.Store(true) // before end is read: an append that comes later sees it and pokes
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.turn <- struct{}{}
+	defer func() { <-r.turn }()
 	if r.last >= r.end.Load() {
 		return math.MaxInt64, r.at
 	}
@@ -106,8 +108,8 @@ func (r *Reporter) want() (int64, time.Time) {
 
 // report writes offset if it is news, or again what was reported last if always is set.
 func (r *Reporter) report(offset int64, always bool) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.turn <- struct{}{}
+	defer func() { <-r.turn }()
 	if offset <= r.last && !always {
 		return nil
 	}
@@ -116,7 +118,7 @@ func (r *Reporter) report(offset int64, always bool) error {
 	return r.write(r.buf[:])
 }
 
-// write sends b. r.mu is held.
+// write sends b. It is the caller's turn.
 func (r *Reporter) write(b []byte) error {
 	now := time.Now()
 	if r.until.Sub(now) < r.limit/2 {

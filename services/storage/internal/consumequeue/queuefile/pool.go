@@ -1,4 +1,4 @@
-package consumequeue
+package queuefile
 
 import (
 	"errors"
@@ -11,8 +11,8 @@ import (
 	"github.com/tandemlog/tandem/pkg/vfs"
 )
 
-// handles keeps the most recently used queue files open, at most max of them besides those in use.
-type handles struct {
+// Pool keeps the most recently used files open. Its methods may be called concurrently.
+type Pool struct {
 	fsys vfs.FS
 	max  int
 
@@ -24,11 +24,11 @@ type handles struct {
 }
 
 type fileKey struct {
-	q     *Queue
-	start int64 // byte offset of the file in the queue
+	row   *Row
+	start int64 // byte offset of the file in the row
 }
 
-// handle is an open file. All fields but f and key are guarded by handles.mu.
+// handle is an open file. All fields but f and key are guarded by Pool.mu.
 type handle struct {
 	key        fileKey
 	f          vfs.File
@@ -37,56 +37,57 @@ type handle struct {
 	prev, next *handle
 }
 
-func newHandles(fsys vfs.FS, limit int) *handles {
-	h := &handles{fsys: fsys, max: limit, open: map[fileKey]*handle{}}
-	h.recent.prev, h.recent.next = &h.recent, &h.recent
-	return h
+// NewPool makes a pool that keeps at most limit files open besides those in use.
+func NewPool(fsys vfs.FS, limit int) *Pool {
+	p := &Pool{fsys: fsys, max: limit, open: map[fileKey]*handle{}}
+	p.recent.prev, p.recent.next = &p.recent, &p.recent
+	return p
 }
 
-func (k fileKey) path() string { return filepath.Join(k.q.dir, mappedfile.Name(k.start)) }
+func (k fileKey) path() string { return filepath.Join(k.row.dir, mappedfile.Name(k.start)) }
 
 // acquire opens a file that exists; release it.
-func (h *handles) acquire(k fileKey) (*handle, error) {
-	h.mu.Lock()
-	e, closed := h.use(k), h.closed
-	h.mu.Unlock()
+func (p *Pool) acquire(k fileKey) (*handle, error) {
+	p.mu.Lock()
+	e, closed := p.use(k), p.closed
+	p.mu.Unlock()
 	if e != nil {
 		return e, nil
 	}
 	if closed {
 		return nil, ErrClosed
 	}
-	f, err := h.fsys.OpenFile(k.path(), os.O_RDWR, 0)
+	f, err := p.fsys.OpenFile(k.path(), os.O_RDWR, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open queue file: %w", err)
 	}
-	return h.admit(k, f)
+	return p.admit(k, f)
 }
 
 // create makes a file of size bytes, or gives one that is there that length; release it.
-func (h *handles) create(k fileKey, size int64) (*handle, error) {
-	f, err := h.fsys.OpenFile(k.path(), os.O_RDWR|os.O_CREATE, 0o644)
+func (p *Pool) create(k fileKey, size int64) (*handle, error) {
+	f, err := p.fsys.OpenFile(k.path(), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("make queue file: %w", err)
 	}
 	if err := f.Truncate(size); err != nil {
 		return nil, errors.Join(fmt.Errorf("make queue file: %w", err), f.Close())
 	}
-	return h.admit(k, f)
+	return p.admit(k, f)
 }
 
 // admit takes in a file that was just opened, unless another has been faster.
-func (h *handles) admit(k fileKey, f vfs.File) (*handle, error) {
-	h.mu.Lock()
-	e := h.use(k)
+func (p *Pool) admit(k fileKey, f vfs.File) (*handle, error) {
+	p.mu.Lock()
+	e := p.use(k)
 	if e == nil {
 		e = &handle{key: k, f: f, users: 1}
-		h.open[k] = e
-		h.link(e)
+		p.open[k] = e
+		p.link(e)
 		f = nil
 	}
-	victim := h.evict()
-	h.mu.Unlock()
+	victim := p.evict()
+	p.mu.Unlock()
 	var err error
 	if f != nil {
 		err = f.Close()
@@ -95,30 +96,30 @@ func (h *handles) admit(k fileKey, f vfs.File) (*handle, error) {
 		err = errors.Join(err, victim.f.Close())
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("close queue file: %w", err), h.release(e))
+		return nil, errors.Join(fmt.Errorf("close queue file: %w", err), p.release(e))
 	}
 	return e, nil
 }
 
-// use takes a file that is open already. h.mu is held.
-func (h *handles) use(k fileKey) *handle {
-	e := h.open[k]
+// use takes a file that is open already. p.mu is held.
+func (p *Pool) use(k fileKey) *handle {
+	e := p.open[k]
 	if e == nil {
 		return nil
 	}
 	if e.users == 0 {
-		h.idle--
+		p.idle--
 	}
 	e.users++
-	if h.recent.next != e {
+	if p.recent.next != e {
 		e.unlink()
-		h.link(e)
+		p.link(e)
 	}
 	return e
 }
 
-func (h *handles) link(e *handle) {
-	e.prev, e.next = &h.recent, h.recent.next
+func (p *Pool) link(e *handle) {
+	e.prev, e.next = &p.recent, p.recent.next
 	e.prev.next, e.next.prev = e, e
 }
 
@@ -126,39 +127,39 @@ func (e *handle) unlink() {
 	e.prev.next, e.next.prev = e.next, e.prev
 }
 
-// evict takes out the least recently used file when too many are open; the caller closes it. h.mu is held.
-func (h *handles) evict() *handle {
-	if len(h.open) <= h.max || h.idle == 0 {
+// evict takes out the least recently used file when too many are open; the caller closes it. p.mu is held.
+func (p *Pool) evict() *handle {
+	if len(p.open) <= p.max || p.idle == 0 {
 		return nil
 	}
-	e := h.recent.prev
+	e := p.recent.prev
 	for e.users > 0 {
 		e = e.prev
 	}
-	h.drop(e)
+	p.drop(e)
 	return e
 }
 
-// drop takes e out. h.mu is held.
-func (h *handles) drop(e *handle) {
+// drop takes e out. p.mu is held.
+func (p *Pool) drop(e *handle) {
 	e.gone = true
 	e.unlink()
-	delete(h.open, e.key)
+	delete(p.open, e.key)
 	if e.users == 0 {
-		h.idle--
+		p.idle--
 	}
 }
 
-func (h *handles) release(e *handle) error {
-	h.mu.Lock()
+func (p *Pool) release(e *handle) error {
+	p.mu.Lock()
 	e.users--
 	closing := e.gone && e.users == 0
 	var victim *handle
 	if e.users == 0 && !e.gone {
-		h.idle++
-		victim = h.evict()
+		p.idle++
+		victim = p.evict()
 	}
-	h.mu.Unlock()
+	p.mu.Unlock()
 	var err error
 	if closing {
 		err = e.f.Close()
@@ -173,31 +174,32 @@ func (h *handles) release(e *handle) error {
 }
 
 // forget closes a file that is about to be removed, at once or after its last user.
-func (h *handles) forget(k fileKey) error {
-	h.mu.Lock()
-	e := h.open[k]
+func (p *Pool) forget(k fileKey) error {
+	p.mu.Lock()
+	e := p.open[k]
 	closing := e != nil && e.users == 0
 	if e != nil {
-		h.drop(e)
+		p.drop(e)
 	}
-	h.mu.Unlock()
+	p.mu.Unlock()
 	if closing {
 		return e.f.Close()
 	}
 	return nil
 }
 
-func (h *handles) closeAll() error {
-	h.mu.Lock()
-	h.closed = true
+// Close closes all files, those in use after their last user. Nothing can be opened afterwards.
+func (p *Pool) Close() error {
+	p.mu.Lock()
+	p.closed = true
 	var closing []*handle
-	for _, e := range h.open {
+	for _, e := range p.open {
 		if e.users == 0 {
 			closing = append(closing, e)
 		}
-		h.drop(e)
+		p.drop(e)
 	}
-	h.mu.Unlock()
+	p.mu.Unlock()
 	var errs []error
 	for _, e := range closing {
 		errs = append(errs, e.f.Close())
@@ -205,9 +207,9 @@ func (h *handles) closeAll() error {
 	return errors.Join(errs...)
 }
 
-// count returns how many files are open.
-func (h *handles) count() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.open)
+// Count returns how many files are open.
+func (p *Pool) Count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.open)
 }

@@ -1,4 +1,4 @@
-package consumequeue
+package queuefile
 
 import (
 	"fmt"
