@@ -9,13 +9,14 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
+	"github.com/tandemlog/tandem/pkg/client/internal/nodes"
 	"github.com/tandemlog/tandem/pkg/errdefs"
 )
 
 // Admin looks after one node. All methods may be called concurrently.
 type Admin struct {
 	c *Client
-	n *node
+	n *nodes.Node
 }
 
 // Checksums are the CRC-32C of consecutive stretches of a log.
@@ -24,12 +25,12 @@ type Checksums = storagev1.ChecksumResponse
 // Admin returns the admin of the node at address, which need not be one of the client's own; "" is the first of these.
 func (c *Client) Admin(address string) (*Admin, error) {
 	if address == "" {
-		address = c.o.Addresses[0]
+		address = c.nodes.Addresses()[0]
 	}
-	if err := checkAddress(address); err != nil {
+	if err := nodes.CheckAddress(address); err != nil {
 		return nil, err
 	}
-	n, err := c.node(address)
+	n, err := c.nodes.Get(address)
 	if err != nil {
 		return nil, err
 	}
@@ -37,14 +38,14 @@ func (c *Client) Admin(address string) (*Admin, error) {
 }
 
 // Address returns the node's address.
-func (a *Admin) Address() string { return a.n.addr }
+func (a *Admin) Address() string { return a.n.Addr }
 
 // Status returns what the node tells about itself.
 func (a *Admin) Status(ctx context.Context) (*NodeStatus, error) {
 	ctx, cancel := a.c.bounded(ctx)
 	defer cancel()
-	st, err := a.n.admin.Status(ctx, &storagev1.StatusRequest{})
-	return st, explain(err, a.n.addr)
+	st, err := a.n.Admin.Status(ctx, &storagev1.StatusRequest{})
+	return st, nodes.Explain(err, a.n.Addr)
 }
 
 // WatchStatus calls f with the status now and then every interval (100 ms to 1 h; 0: 1 s), until f returns an error, ctx ends
@@ -56,7 +57,7 @@ func (a *Admin) WatchStatus(ctx context.Context, interval time.Duration, f func(
 	if interval > 0 {
 		req.Interval = durationpb.New(interval)
 	}
-	stream, err := a.n.admin.WatchStatus(ctx, req)
+	stream, err := a.n.Admin.WatchStatus(ctx, req)
 	for err == nil {
 		dog.start()
 		var resp *storagev1.WatchStatusResponse
@@ -69,9 +70,9 @@ func (a *Admin) WatchStatus(ctx context.Context, interval time.Duration, f func(
 		}
 	}
 	if errors.Is(err, io.EOF) {
-		return errdefs.New(errdefs.Unavailable, "STREAM_ENDED", "the storage ended the stream").With("address", a.n.addr)
+		return errdefs.New(errdefs.Unavailable, "STREAM_ENDED", "the storage ended the stream").With("address", a.n.Addr)
 	}
-	return explain(dog.cause(err), a.n.addr)
+	return nodes.Explain(dog.cause(err), a.n.Addr)
 }
 
 // Checksum sums [from, to) of the node's log in stretches of that size (4 KiB to 64 MiB; 0: 1 MiB); to 0 is the log's end. The
@@ -79,15 +80,15 @@ func (a *Admin) WatchStatus(ctx context.Context, interval time.Duration, f func(
 func (a *Admin) Checksum(ctx context.Context, from, to, stretch int64) (*Checksums, error) {
 	ctx, cancel := a.c.bounded(ctx)
 	defer cancel()
-	resp, err := a.n.admin.Checksum(ctx, &storagev1.ChecksumRequest{FromOffset: from, ToOffset: to, StretchSize: stretch})
-	return resp, explain(err, a.n.addr)
+	resp, err := a.n.Admin.Checksum(ctx, &storagev1.ChecksumRequest{FromOffset: from, ToOffset: to, StretchSize: stretch})
+	return resp, nodes.Explain(err, a.n.Addr)
 }
 
 // Range writes the raw bytes [from, to) of the node's log to w and returns how many; to 0 is the log's end at the call.
 func (a *Admin) Range(ctx context.Context, from, to int64, w io.Writer) (written int64, err error) {
 	ctx, dog := newWatchdog(ctx, a.c.o.Timeout)
 	defer dog.end()
-	stream, err := a.n.admin.Range(ctx, &storagev1.RangeRequest{FromOffset: from, ToOffset: to})
+	stream, err := a.n.Admin.Range(ctx, &storagev1.RangeRequest{FromOffset: from, ToOffset: to})
 	for err == nil {
 		dog.start()
 		var resp *storagev1.RangeResponse
@@ -97,7 +98,7 @@ func (a *Admin) Range(ctx context.Context, from, to int64, w io.Writer) (written
 		dog.rest()
 		if resp.GetOffset() != from+written {
 			return written, errdefs.New(errdefs.DataLoss, "RANGE_OUT_OF_STEP", "the storage sent another part of the log than the next one").
-				With("want", from+written).With("got", resp.GetOffset()).With("address", a.n.addr)
+				With("want", from+written).With("got", resp.GetOffset()).With("address", a.n.Addr)
 		}
 		n, wErr := w.Write(resp.GetData())
 		written += int64(n)
@@ -107,10 +108,10 @@ func (a *Admin) Range(ctx context.Context, from, to int64, w io.Writer) (written
 	}
 	switch {
 	case !errors.Is(err, io.EOF):
-		return written, explain(dog.cause(err), a.n.addr)
+		return written, nodes.Explain(dog.cause(err), a.n.Addr)
 	case to > 0 && written < to-from:
 		return written, errdefs.New(errdefs.Unavailable, "RANGE_SHORT", "the storage ended the range early").
-			With("offset", from+written).With("to", to).With("address", a.n.addr)
+			With("offset", from+written).With("to", to).With("address", a.n.Addr)
 	}
 	return written, nil
 }
@@ -119,14 +120,14 @@ func (a *Admin) Range(ctx context.Context, from, to int64, w io.Writer) (written
 func (a *Admin) FlushNow(ctx context.Context) (int64, error) {
 	ctx, cancel := a.c.bounded(ctx)
 	defer cancel()
-	resp, err := a.n.admin.FlushNow(ctx, &storagev1.FlushNowRequest{})
-	return resp.GetFlushedOffset(), explain(err, a.n.addr)
+	resp, err := a.n.Admin.FlushNow(ctx, &storagev1.FlushNowRequest{})
+	return resp.GetFlushedOffset(), nodes.Explain(err, a.n.Addr)
 }
 
 // ListQueues lists the node's queues of a topic, or all for "".
 func (a *Admin) ListQueues(ctx context.Context, topic string) ([]*Queue, error) {
 	ctx, cancel := a.c.bounded(ctx)
 	defer cancel()
-	qs, err := a.n.queues(ctx, topic)
-	return qs, explain(err, a.n.addr)
+	qs, err := a.n.Queues(ctx, topic)
+	return qs, nodes.Explain(err, a.n.Addr)
 }

@@ -1,14 +1,11 @@
 package client
 
 import (
-	"context"
-	"errors"
-	"math/rand/v2"
 	"strings"
-	"time"
 
 	"google.golang.org/grpc/peer"
 
+	"github.com/tandemlog/tandem/pkg/client/internal/nodes"
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/grpcx"
 )
@@ -16,14 +13,14 @@ import (
 // Errors of this package; what a storage answers keeps its own class and reason.
 var (
 	// ErrClosed: the client or sender was closed.
-	ErrClosed = errdefs.New(errdefs.Canceled, "CLIENT_CLOSED", "the client is closed")
+	ErrClosed = nodes.ErrClosed
 	// ErrOutcomeUnknown: the message was sent and no answer came; it may be stored or not.
 	ErrOutcomeUnknown = errdefs.New(errdefs.Unknown, "OUTCOME_UNKNOWN", "no answer came: the message may or may not be stored").
 				WithRemedy("look for it in its queue before sending it again, or allow duplicates with Resend")
 	// ErrUnreachable: no connection to the address, or it broke.
 	ErrUnreachable = errdefs.New(errdefs.Unavailable, grpcx.ReasonUnreachable, "cannot reach the storage")
 	// ErrNoMaster: none of the nodes that answered is an open master; nothing was sent.
-	ErrNoMaster = errdefs.New(errdefs.Unavailable, "NO_OPEN_MASTER", "no open master")
+	ErrNoMaster = nodes.ErrNoMaster
 	// ErrStalled: a stream that should speak was silent for longer than Options.Timeout.
 	ErrStalled = errdefs.New(errdefs.DeadlineExceeded, reasonStalled, "the storage fell silent in the middle of a stream")
 )
@@ -37,33 +34,6 @@ const (
 	metaMaster      = "master"   // gRPC address of the master, where known
 	metaSequence    = "sequence" // PutStream: this message and all behind it are not stored, all before it are answered
 )
-
-// errorsJoin is errors.Join that keeps a single error as it is.
-func errorsJoin(errs ...error) error {
-	var one error
-	n := 0
-	for _, e := range errs {
-		if e != nil {
-			one = e
-			n++
-		}
-	}
-	if n <= 1 {
-		return one
-	}
-	return errors.Join(errs...)
-}
-
-// explain turns an error of a call into one of errdefs that names the node.
-func explain(err error, addr string) error {
-	err = grpcx.FromStatus(err)
-	var many interface{ Unwrap() []error } // several field errors: their fields say more than an address
-	e := errdefs.As(err)
-	if e == nil || errors.As(err, &many) || e.Meta["address"] != "" {
-		return err
-	}
-	return e.With("address", addr)
-}
 
 // answered reports whether an error was made by a storage, and not by gRPC or the connection.
 func answered(err error) bool {
@@ -121,30 +91,8 @@ func hasLeft(p *peer.Peer) bool { return p.Addr != nil }
 // masterOf returns the address of the master that err names, or "".
 func masterOf(err error) string {
 	e := errdefs.As(err)
-	if e == nil || e.Reason != reasonNotMaster || checkAddress(e.Meta[metaMaster]) != nil {
+	if e == nil || e.Reason != reasonNotMaster || nodes.CheckAddress(e.Meta[metaMaster]) != nil {
 		return ""
 	}
 	return e.Meta[metaMaster]
-}
-
-// backoff returns the pause before try n+1: 50 ms doubling to 2 s, of which a random half is taken off.
-func backoff(n int) time.Duration {
-	const first, most = 50 * time.Millisecond, 2 * time.Second
-	d := most
-	if n < 6 {
-		d = min(first<<n, most)
-	}
-	return d/2 + rand.N(d/2)
-}
-
-// sleep waits and reports whether ctx lasted.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
+	"github.com/tandemlog/tandem/pkg/client/internal/nodes"
 	"github.com/tandemlog/tandem/pkg/errdefs"
 )
 
@@ -90,8 +91,8 @@ func (p *Producer) Put(ctx context.Context, m *Message) (*Result, error) {
 	ctx, span := p.span(ctx, m.GetTopic(), 1)
 	req := &storagev1.PutRequest{Message: p.prepare(ctx, m), Acks: p.o.Acks, Timeout: p.timeout()}
 	var result *Result
-	err := p.do(ctx, func(ctx context.Context, n *node, opt grpc.CallOption) (Status, error) {
-		resp, err := n.msg.Put(ctx, req, opt)
+	err := p.do(ctx, func(ctx context.Context, n *nodes.Node, opt grpc.CallOption) (Status, error) {
+		resp, err := n.Msg.Put(ctx, req, opt)
 		result = resp.GetResult()
 		return result.GetStatus(), err
 	})
@@ -113,8 +114,8 @@ func (p *Producer) PutBatch(ctx context.Context, ms []*Message) ([]*Result, erro
 		req.Messages[i] = p.prepare(ctx, m)
 	}
 	var results []*Result
-	err := p.do(ctx, func(ctx context.Context, n *node, opt grpc.CallOption) (Status, error) {
-		resp, err := n.msg.PutBatch(ctx, req, opt)
+	err := p.do(ctx, func(ctx context.Context, n *nodes.Node, opt grpc.CallOption) (Status, error) {
+		resp, err := n.Msg.PutBatch(ctx, req, opt)
 		results = resp.GetResults()
 		if err == nil && len(results) != len(ms) {
 			return 0, errdefs.Newf(errdefs.Unknown, "", "%d results for %d messages", len(results), len(ms))
@@ -134,11 +135,11 @@ func (p *Producer) PutBatch(ctx context.Context, ms []*Message) ([]*Result, erro
 
 // do carries a put out at the master, found again as often as the options allow while the message is certainly not stored
 // or Resend is set.
-func (p *Producer) do(ctx context.Context, call func(context.Context, *node, grpc.CallOption) (Status, error)) error {
+func (p *Producer) do(ctx context.Context, call func(context.Context, *nodes.Node, grpc.CallOption) (Status, error)) error {
 	ctx, cancel := p.c.bounded(ctx)
 	defer cancel()
 	r := p.newRetry()
-	n, err := p.c.guess()
+	n, err := p.c.nodes.Guess()
 	maybe := false // an earlier try may have stored it
 	for err == nil {
 		var to peer.Peer
@@ -149,19 +150,19 @@ func (p *Producer) do(ctx context.Context, call func(context.Context, *node, grp
 				err = errdefs.New(errdefs.FailedPrecondition, StatusName(status), "a later try was refused")
 				break
 			}
-			p.c.moved(n.addr)
+			p.c.nodes.Moved(n.Addr)
 			return nil
 		}
 		if err == nil {
 			err = errNotMaster
 		}
-		err = explain(err, n.addr)
+		err = nodes.Explain(err, n.Addr)
 		v := judge(err, hasLeft(&to))
 		maybe = maybe || v == unknown
 		if v == notStored || v == unknown && !p.o.Resend {
 			break
 		}
-		n, err = r.next(ctx, err)
+		n, err = r.next(ctx, n, err)
 	}
 	if maybe {
 		return ErrOutcomeUnknown.Wrap(err)
@@ -181,38 +182,41 @@ func (p *Producer) newRetry() *retry {
 	return &retry{p: p, until: time.Now().Add(p.o.RetryFor)}
 }
 
-// next returns the node for the next try, after a pause if there is nothing new to go by, or the last error.
-func (r *retry) next(ctx context.Context, last error) (*node, error) {
-	c := r.p.c
-	if addr := masterOf(last); addr != "" && r.hops < maxHops {
+// next returns the node for the next try, or the last error. Another node than from is tried at once, the same one, and
+// whatever comes after a few hops, only after a pause.
+func (r *retry) next(ctx context.Context, from *nodes.Node, last error) (*nodes.Node, error) {
+	set := r.p.c.nodes
+	if addr := masterOf(last); addr != "" && (from == nil || addr != from.Addr) && r.hops < maxHops {
 		r.hops++
-		c.moved(addr)
-		return c.node(addr)
+		set.Moved(addr)
+		return set.Get(addr)
 	}
-	for {
-		n, err := c.findMaster(ctx)
-		if err == nil && r.hops < maxHops {
-			r.hops++
-			return n, nil
-		}
-		if errors.Is(err, ErrClosed) {
-			return nil, err
-		}
+	n, err := set.FindMaster(ctx)
+	if err == nil && (from == nil || n.Addr != from.Addr) && r.hops < maxHops {
+		r.hops++
+		return n, nil
+	}
+	for ; ; r.tries++ {
 		if err != nil {
 			last = lastOf(last, err)
 		}
-		pause := backoff(r.tries)
-		if time.Now().Add(pause).After(r.until) || !sleep(ctx, pause) {
+		pause := nodes.Backoff(r.tries)
+		if e := errdefs.As(last); e != nil {
+			pause = max(pause, e.RetryAfter)
+		}
+		if errors.Is(err, ErrClosed) || time.Now().Add(pause).After(r.until) || !nodes.Sleep(ctx, pause) {
 			return nil, last
 		}
-		r.tries++
 		r.hops = 0
+		if n, err = set.FindMaster(ctx); err == nil {
+			return n, nil
+		}
 	}
 }
 
 // lastOf prefers what the search for a master found over a bare failure to connect; it says it of every node.
 func lastOf(call, search error) error {
-	if errdefs.ReasonOf(call) == reasonNotMaster || errors.Is(call, ErrUnreachable) || call == nil {
+	if errdefs.ReasonOf(call) == reasonNotMaster || errors.Is(call, ErrUnreachable) || errors.Is(search, ErrClosed) {
 		return search
 	}
 	return call

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
+	"github.com/tandemlog/tandem/pkg/client/internal/nodes"
 	"github.com/tandemlog/tandem/pkg/errdefs"
 )
 
@@ -32,8 +33,8 @@ type GetResponse = storagev1.GetResponse
 // Get reads messages of a queue from a queue offset. It does not wait for new ones.
 func (r *Reader) Get(ctx context.Context, req *GetRequest) (*GetResponse, error) {
 	var resp *GetResponse
-	err := r.each(ctx, func(ctx context.Context, n *node) (err error) {
-		resp, err = n.msg.Get(ctx, req)
+	err := r.each(ctx, func(ctx context.Context, n *nodes.Node) (err error) {
+		resp, err = n.Msg.Get(ctx, req)
 		return err
 	})
 	return resp, err
@@ -42,8 +43,8 @@ func (r *Reader) Get(ctx context.Context, req *GetRequest) (*GetResponse, error)
 // GetByOffset reads the record that starts at an offset of the log.
 func (r *Reader) GetByOffset(ctx context.Context, offset int64) (*StoredMessage, error) {
 	var m *StoredMessage
-	err := r.each(ctx, func(ctx context.Context, n *node) error {
-		resp, err := n.msg.GetByOffset(ctx, &storagev1.GetByOffsetRequest{Offset: offset})
+	err := r.each(ctx, func(ctx context.Context, n *nodes.Node) error {
+		resp, err := n.Msg.GetByOffset(ctx, &storagev1.GetByOffsetRequest{Offset: offset})
 		m = resp.GetMessage()
 		return err
 	})
@@ -53,47 +54,27 @@ func (r *Reader) GetByOffset(ctx context.Context, offset int64) (*StoredMessage,
 // Queues lists the queues of a topic, or all for "", with first and next queue offset.
 func (r *Reader) Queues(ctx context.Context, topic string) ([]*Queue, error) {
 	var qs []*Queue
-	err := r.each(ctx, func(ctx context.Context, n *node) (err error) {
-		qs, err = n.queues(ctx, topic)
+	err := r.each(ctx, func(ctx context.Context, n *nodes.Node) (err error) {
+		qs, err = n.Queues(ctx, topic)
 		return err
 	})
 	return qs, err
 }
 
-// queues reads all pages of ListQueues.
-func (n *node) queues(ctx context.Context, topic string) ([]*Queue, error) {
-	var all []*Queue
-	for token := ""; ; {
-		resp, err := n.msg.ListQueues(ctx, &storagev1.ListQueuesRequest{Topic: topic, PageToken: token})
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, resp.GetQueues()...)
-		next := resp.GetNextPageToken()
-		if next == "" {
-			return all, nil
-		}
-		if next == token {
-			return nil, errdefs.New(errdefs.Internal, "PAGE_TOKEN_REPEATED", "the list of queues does not come to an end")
-		}
-		token = next
-	}
-}
-
 // each calls f with one node after the other until one answers, be it with an error of its own.
-func (r *Reader) each(ctx context.Context, f func(context.Context, *node) error) error {
+func (r *Reader) each(ctx context.Context, f func(context.Context, *nodes.Node) error) error {
 	ctx, cancel := r.c.bounded(ctx)
 	defer cancel()
 	var all error
-	for range r.c.o.Addresses {
+	for range r.c.nodes.Addresses() {
 		n, err := r.node()
 		if err != nil {
 			return err
 		}
-		if err = explain(f(ctx, n), n.addr); !elsewhere(err) {
+		if err = nodes.Explain(f(ctx, n), n.Addr); !elsewhere(err) {
 			return err
 		}
-		all = errorsJoin(all, err)
+		all = nodes.Join(all, err)
 		r.turn(n)
 	}
 	return all
@@ -104,19 +85,19 @@ func elsewhere(err error) bool {
 	return err != nil && (errdefs.ClassOf(err) == errdefs.Unavailable || errors.Is(err, ErrStalled))
 }
 
-func (r *Reader) node() (*node, error) {
+func (r *Reader) node() (*nodes.Node, error) {
 	r.mu.Lock()
-	addr := r.c.o.Addresses[r.now]
+	addr := r.c.nodes.Addresses()[r.now]
 	r.mu.Unlock()
-	return r.c.node(addr)
+	return r.c.nodes.Get(addr)
 }
 
 // turn goes on to the next address, unless another call has done so.
-func (r *Reader) turn(from *node) {
+func (r *Reader) turn(from *nodes.Node) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.c.o.Addresses[r.now] == from.addr {
-		r.now = (r.now + 1) % len(r.c.o.Addresses)
+	if r.c.nodes.Addresses()[r.now] == from.Addr {
+		r.now = (r.now + 1) % len(r.c.nodes.Addresses())
 	}
 }
 
@@ -154,7 +135,7 @@ func (r *Reader) Tail(ctx context.Context, o TailOptions, f func(*StoredMessage)
 		}
 		r.turn(n)
 		if !t.connected {
-			if first = errorsJoin(first, err); !elsewhere(err) || try+1 >= len(r.c.o.Addresses) {
+			if first = nodes.Join(first, err); !elsewhere(err) || try+1 >= len(r.c.nodes.Addresses()) {
 				return first
 			}
 			continue
@@ -162,11 +143,11 @@ func (r *Reader) Tail(ctx context.Context, o TailOptions, f func(*StoredMessage)
 		if !t.mends(err) {
 			return err
 		}
-		pause := backoff(try)
+		pause := nodes.Backoff(try)
 		if o.OnRetry != nil {
 			o.OnRetry(err, pause)
 		}
-		if !sleep(ctx, pause) {
+		if !nodes.Sleep(ctx, pause) {
 			return ctx.Err()
 		}
 	}
@@ -187,29 +168,29 @@ type tail struct {
 func (t *tail) mends(err error) bool {
 	if errdefs.ClassOf(err) == errdefs.OutOfRange {
 		t.outside++
-		return t.outside < len(t.r.c.o.Addresses)
+		return t.outside < len(t.r.c.nodes.Addresses())
 	}
 	t.outside = 0
 	return elsewhere(err) || !answered(err)
 }
 
 // follow reads one stream to its end; progress says whether a message came.
-func (t *tail) follow(ctx context.Context, n *node) (progress bool, err error) {
+func (t *tail) follow(ctx context.Context, n *nodes.Node) (progress bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := n.msg.GetStream(ctx, &storagev1.GetStreamRequest{
+	stream, err := n.Msg.GetStream(ctx, &storagev1.GetStreamRequest{
 		Topic: t.o.Topic, QueueId: t.o.QueueID, QueueOffset: t.next, TagFilter: t.o.Filter,
 	})
 	if err != nil {
-		return false, explain(err, n.addr)
+		return false, nodes.Explain(err, n.Addr)
 	}
 	for {
 		resp, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
-			return progress, errdefs.New(errdefs.Unavailable, "STREAM_ENDED", "the storage ended the stream").With("address", n.addr)
+			return progress, errdefs.New(errdefs.Unavailable, "STREAM_ENDED", "the storage ended the stream").With("address", n.Addr)
 		}
 		if err != nil {
-			return progress, explain(err, n.addr)
+			return progress, nodes.Explain(err, n.Addr)
 		}
 		t.connected = true
 		for _, m := range resp.GetMessages() {

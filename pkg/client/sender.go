@@ -195,7 +195,7 @@ func (s *Sender) run(ctx context.Context) error {
 		if err != nil || idled == nothingLeft {
 			return err
 		}
-		n, err := s.p.c.openMaster(ctx)
+		n, err := s.p.c.nodes.OpenMaster(ctx)
 		progress := false
 		if err == nil {
 			progress, err = s.session(ctx, n)
@@ -211,7 +211,7 @@ func (s *Sender) run(ctx context.Context) error {
 		case hopeless(err):
 			return err
 		}
-		if _, err := r.next(ctx, err); err != nil {
+		if _, err := r.next(ctx, n, err); err != nil {
 			return err
 		}
 	}

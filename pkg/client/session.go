@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
+	"github.com/tandemlog/tandem/pkg/client/internal/nodes"
 	"github.com/tandemlog/tandem/pkg/errdefs"
 )
 
@@ -22,31 +23,35 @@ type session struct {
 
 // session carries one stream from its opening to its end and settles what was on it. progress says whether anything was
 // stored. The error is nil when the work was done.
-func (s *Sender) session(ctx context.Context, n *node) (progress bool, err error) {
+func (s *Sender) session(ctx context.Context, n *nodes.Node) (progress bool, err error) {
 	ctx, dog := newWatchdog(ctx, s.p.c.o.Timeout+s.p.o.SlaveTimeout)
 	defer dog.end()
-	stream, err := n.msg.PutStream(ctx)
+	stream, err := n.Msg.PutStream(ctx)
 	if err != nil {
-		return false, explain(dog.cause(err), n.addr)
+		return false, nodes.Explain(dog.cause(err), n.Addr)
 	}
 	ss := &session{s: s, stream: stream, dog: dog, started: 1}
-	wrote := make(chan error, 1)
-	go func() { wrote <- ss.write(ctx) }()
+	wrote := make(chan struct{})
+	go func() {
+		defer close(wrote)
+		ss.write(ctx)
+	}()
 	progress, err = ss.read(n)
 	dog.end()
 	<-wrote
-	return progress, ss.settle(explain(dog.cause(err), n.addr))
+	return progress, ss.settle(nodes.Explain(dog.cause(err), n.Addr))
 }
 
-// write sends requests until there is nothing more to send; the stream's own error is found by read.
-func (ss *session) write(ctx context.Context) error {
+// write sends requests until there is nothing more to send or the stream fails; why it fails is found by read.
+func (ss *session) write(ctx context.Context) {
 	for {
 		req := ss.gather(ctx)
 		if req == nil {
-			return ss.stream.CloseSend()
+			_ = ss.stream.CloseSend() // fails only with the stream
+			return
 		}
-		if err := ss.stream.Send(req); err != nil {
-			return err
+		if ss.stream.Send(req) != nil {
+			return
 		}
 	}
 }
@@ -100,7 +105,7 @@ func (ss *session) request(waiting []*pending) *storagev1.PutStreamRequest {
 }
 
 // read takes answers until the stream ends.
-func (ss *session) read(n *node) (progress bool, err error) {
+func (ss *session) read(n *nodes.Node) (progress bool, err error) {
 	for {
 		resp, err := ss.stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -115,7 +120,7 @@ func (ss *session) read(n *node) (progress bool, err error) {
 		}
 		if stored {
 			progress = true
-			ss.s.p.c.moved(n.addr)
+			ss.s.p.c.nodes.Moved(n.Addr)
 		}
 	}
 }

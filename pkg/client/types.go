@@ -2,6 +2,7 @@ package client
 
 import (
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
+	"github.com/tandemlog/tandem/pkg/client/internal/nodes"
 )
 
 // Types of the storage's API.
@@ -41,3 +42,9 @@ func Stored(s Status) bool {
 		return false
 	}
 }
+
+// RoleName returns a role as RocketMQ's config writes it: SYNC_MASTER, ASYNC_MASTER, SLAVE.
+func RoleName(r storagev1.Role) string { return nodes.RoleName(r) }
+
+// StatusName returns a put's status as RocketMQ writes it: PUT_OK, FLUSH_SLAVE_TIMEOUT, ...
+func StatusName(s Status) string { return nodes.EnumName(s.String(), "PUT_STATUS_", int32(s)) }

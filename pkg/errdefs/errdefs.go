@@ -162,11 +162,8 @@ func (e *Error) WithRetry(after time.Duration) *Error {
 
 // As returns the first Error in err's chain, or nil.
 func As(err error) *Error {
-	var e *Error
-	if errors.As(err, &e) {
-		return e
-	}
-	return nil
+	e, _ := errors.AsType[*Error](err) // allocates nothing
+	return e
 }
 
 // ClassOf returns the class of err: its own, or that of a context error, else Unknown.

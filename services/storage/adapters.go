@@ -64,13 +64,14 @@ func (l roleLog) Reset(start int64) error {
 // links are the links to slaves as role opens and ends them.
 type links app
 
+// Prepare builds the queues from all that is readable: a folder that RocketMQ wrote is read through once.
+func (l *links) Prepare(ctx context.Context) error {
+	return l.dispatch.CatchUp(ctx, l.log.Readable().Load())
+}
+
 // Open begins a reign: the queue offsets are read before the first put can come.
 func (l *links) Open(ownStart int64) {
-	err := l.dispatch.CatchUp(context.Background(), l.log.Readable().Load())
-	if err == nil {
-		err = l.store.BeginReign(l.dispatch.Dispatched().Load(), l.log.End())
-	}
-	if err != nil {
+	if err := l.store.BeginReign(l.dispatch.Dispatched().Load(), l.log.End()); err != nil {
 		l.env.Logger.Error("queue offsets cannot be read, puts are refused", slog.Any("error", err))
 	}
 	l.master.Open(ownStart)
@@ -82,7 +83,7 @@ func (l *links) Acked(k int) *watermark.Mark       { return l.master.Acked(k) }
 func (l *links) InSync() int                       { return l.master.InSync() }
 func (l *links) InSyncChanged() *watermark.Mark    { return l.master.InSyncChanged() }
 func (l *links) Grant(g role.Grant) (role.Token, <-chan struct{}, error) {
-	return l.master.Grant(replication.Grant{NodeID: g.NodeID, Address: g.Address, Start: g.Start, Frame: g.Frame})
+	return l.master.Grant(replication.Grant{NodeID: g.NodeID, Address: g.Address, Start: g.Start, Frame: g.Frame, Flushes: g.Flushes})
 }
 
 // puller receives the raw stream.

@@ -49,7 +49,7 @@ func (a *app) report(ctx context.Context, err error) int {
 	case errors.Is(err, errReported):
 		return exitFailed
 	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || errdefs.ClassOf(err) == errdefs.Canceled):
-		fmt.Fprintln(a.errOut, "tandemctl: interrupted")
+		say(a.errOut, "tandemctl: interrupted")
 		return exitFailed
 	case errors.As(err, &usage):
 		a.tell(usage.err)
@@ -61,25 +61,36 @@ func (a *app) report(ctx context.Context, err error) int {
 
 // tell writes what happened, and below it what to do next.
 func (a *app) tell(err error) {
+	var next []string
 	for i, one := range flatten(err) {
-		what, next := explain(one)
+		what, advice := explain(one)
 		lead := "tandemctl: "
 		if i > 0 {
 			lead = "           "
 		}
-		fmt.Fprintf(a.errOut, "%s%s\n", lead, what)
-		for _, n := range next {
-			fmt.Fprintf(a.errOut, "  -> %s\n", n)
+		sayf(a.errOut, "%s%s\n", lead, what)
+		for _, n := range advice {
+			if !slices.Contains(next, n) {
+				next = append(next, n)
+			}
 		}
+	}
+	for _, n := range next {
+		sayf(a.errOut, "  -> %s\n", n)
 	}
 }
 
-// flatten takes a join apart.
+// flatten takes joins, and joins of joins, apart.
 func flatten(err error) []error {
-	if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // only an unwrapped join is taken apart
-		return many.Unwrap()
+	many, ok := err.(interface{ Unwrap() []error }) // only an unwrapped join is taken apart
+	if !ok {
+		return []error{err}
 	}
-	return []error{err}
+	var all []error
+	for _, one := range many.Unwrap() {
+		all = append(all, flatten(one)...)
+	}
+	return all
 }
 
 // explain returns an error without its remedy, and what to do.
@@ -96,6 +107,15 @@ func explain(err error) (what string, next []string) {
 		what = strings.TrimSuffix(what, "; "+e.Remedy)
 		next = append(next, e.Remedy)
 	}
+	if addr := e.Meta["address"]; strings.Contains(e.Msg, addr) {
+		what = strings.TrimSuffix(what, " (address="+addr+")")
+	}
+	if e.Reason == client.ErrOutcomeUnknown.Reason {
+		return what, []string{"look for it with `tandemctl get` before putting it again, or put with --resend and accept that it may be there twice"}
+	}
+	if e.Reason == client.ErrUnreachable.Reason && strings.Contains(what, "connection refused") {
+		next = nil // the advice below says it better
+	}
 	return what, append(next, advice(e)...)
 }
 
@@ -103,10 +123,7 @@ func explain(err error) (what string, next []string) {
 func advice(e *errdefs.Error) []string {
 	switch e.Reason {
 	case client.ErrUnreachable.Reason:
-		return []string{
-			"is a storage running at " + e.Meta["address"] + "? `tandemctl playground` starts a master and slaves here",
-			"name another address with --addr or " + addrVar,
-		}
+		return []string{"is a storage running there? `tandemctl playground` starts a master and slaves", "name other addresses with --addr or " + addrVar}
 	case client.ErrNoMaster.Reason:
 		return []string{"`tandemctl status` shows each node's role and what keeps it from being master"}
 	case "NOT_MASTER":

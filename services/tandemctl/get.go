@@ -34,7 +34,7 @@ func (f *readFlags) register(cmd *cobra.Command, from, maxUsage string, maxDefau
 	fs.IntVar(&f.max, "max", maxDefault, maxUsage)
 	fs.BoolVar(&f.raw, "raw", false, "only the bodies, one a line")
 	fs.BoolVar(&f.full, "full", false, "do not shorten bodies")
-	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions([]string{"first", "next"}, cobra.ShellCompDirectiveNoFileComp)) //nolint:errcheck // the flag exists
+	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions([]string{"first", "next"}, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 }
 
 func (f *readFlags) check() error {
@@ -119,7 +119,7 @@ func (a *app) get(ctx context.Context, f *readFlags) error {
 			}
 		}
 		if p.n == 0 && !a.json() && !f.raw {
-			fmt.Fprintln(a.errOut, "no messages there")
+			say(a.errOut, "no messages there")
 		}
 		return nil
 	})

@@ -30,7 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fakeStorage serves at the address of its configuration until SIGTERM. `broken` ends at once with a last word.
+// fakeStorage serves at the address of its configuration until SIGTERM. `broken` ends at once with a last word,
+// `stubborn` does not heed SIGTERM.
 func fakeStorage(how string) int {
 	if how == "broken" {
 		fmt.Fprintln(os.Stderr, "storage: the port is taken")
@@ -55,6 +56,9 @@ func fakeStorage(how string) int {
 	s := clienttest.Start(processTB{}, clienttest.Options{Addr: c.Listen, Slave: c.BrokerRole == "SLAVE"})
 	s.OnStatus(func(st *storagev1.StatusResponse) { st.InSyncSlaves = int32(len(c.HA.Peers) - 1) }) //nolint:gosec // small
 	<-ctx.Done()
+	if how == "stubborn" {
+		select {} // until it is killed
+	}
 	s.Stop()
 	return 0
 }
@@ -147,7 +151,7 @@ func (r result) want(t *testing.T, code int, out, errOut string, addrs ...string
 	}
 }
 
-// start runs a command line that goes on until its context ends.
+// startCtl runs a command line that goes on until it is stopped; stop may be called again.
 func startCtl(t *testing.T, addr string, args ...string) (out, errOut *syncBuffer, stop func() int) {
 	t.Helper()
 	out, errOut = newSyncBuffer(), newSyncBuffer()
@@ -160,10 +164,10 @@ func startCtl(t *testing.T, addr string, args ...string) (out, errOut *syncBuffe
 	}}
 	code := make(chan int, 1)
 	go func() { code <- a.run(ctx, args) }()
-	return out, errOut, func() int {
+	return out, errOut, sync.OnceValue(func() int {
 		cancel()
 		return <-code
-	}
+	})
 }
 
 var (

@@ -101,7 +101,7 @@ func TestPutErrors(t *testing.T) {
 		return 0, errdefs.New(errdefs.Internal, "PANIC", "the call failed inside the server")
 	})
 	r := ctl(t, s.Addr(), "", "put", "--topic", "t", "--stream", "x")
-	if r.code != exitFailed || !strings.Contains(r.err, "may or may not be stored") {
+	if r.code != exitFailed || !strings.Contains(r.err, "may or may not be stored") || !strings.Contains(r.err, "--resend") {
 		t.Errorf("%+v", r)
 	}
 }

@@ -15,11 +15,31 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
+// sink remembers the first failure to write, so that not every line has to be asked.
+type sink struct {
+	w   io.Writer
+	err error
+}
+
+func (s *sink) Write(p []byte) (int, error) {
+	n, err := s.w.Write(p)
+	if err != nil && s.err == nil {
+		s.err = err
+	}
+	return n, err
+}
+
+// sayf writes text; a failure is told at the end by the sink below.
+func sayf(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
+
+// say writes a line as fmt.Fprintln does.
+func say(w io.Writer, args ...any) { _, _ = fmt.Fprintln(w, args...) }
+
 // table writes rows under a header in aligned columns.
 func table(w io.Writer, header []string, rows [][]string) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, r := range append([][]string{header}, rows...) {
-		fmt.Fprintln(tw, strings.TrimRight(strings.Join(r, "\t"), "\t"))
+		say(tw, strings.TrimRight(strings.Join(r, "\t"), "\t"))
 	}
 	_ = tw.Flush() // nobody to tell
 }
@@ -51,7 +71,7 @@ func (s *stream) line(cells []string) {
 			b.WriteString(strings.Repeat(" ", max(0, s.widths[i]-utf8.RuneCountInString(c))))
 		}
 	}
-	fmt.Fprintln(s.w, strings.TrimRight(b.String(), " "))
+	say(s.w, strings.TrimRight(b.String(), " "))
 }
 
 // printProto writes a message as one line of JSON; 64-bit numbers are strings.

@@ -63,7 +63,7 @@ func (f *playFlags) check() error {
 	case f.fileSize < 4096:
 		return usagef("--file-size %d is below 4096", f.fileSize)
 	}
-	return nil
+	return checkStore(f.from)
 }
 
 func (a *app) playground(ctx context.Context, f *playFlags) error {
@@ -88,8 +88,8 @@ func (a *app) playground(ctx context.Context, f *playFlags) error {
 	}
 	err = p.play(ctx)
 	stopErr := p.stop()
-	fmt.Fprintf(a.out, "\nStopped. Data, configs and logs are in %s\n", f.dir)
-	fmt.Fprintf(a.out, "  again:  tandemctl playground --slaves %d --dir %s\n  away:   rm -r %s\n", f.slaves, f.dir, f.dir)
+	sayf(a.out, "\nStopped. Data, configs and logs are in %s\n", f.dir)
+	sayf(a.out, "  again:  tandemctl playground --slaves %d --dir %s\n  away:   rm -r %s\n", f.slaves, f.dir, f.dir)
 	return errors.Join(err, stopErr)
 }
 
@@ -123,7 +123,7 @@ func (p *playground) play(ctx context.Context) error {
 			return err
 		}
 	}
-	fmt.Fprintf(p.a.errOut, "starting a master and %s in %s\n", plural(len(p.nodes)-1, "slave"), p.f.dir)
+	sayf(p.a.errOut, "starting a master and %s in %s\n", plural(len(p.nodes)-1, "slave"), p.f.dir)
 	ready, cancel := context.WithTimeout(ctx, p.f.ready)
 	err := p.awaitSync(ready)
 	cancel()
@@ -150,7 +150,7 @@ func (p *playground) mind(ctx context.Context) error {
 			return nil
 		case n := <-p.exits:
 			running--
-			fmt.Fprintf(p.a.out, "\n%s (pid %d) has ended: %s\n  start it again:  %s -config %s\n  its log:         %s\n",
+			sayf(p.a.out, "\n%s (pid %d) has ended: %s\n  start it again:  %s -config %s\n  its log:         %s\n",
 				n.name, n.pid, n.ended(), p.bin, n.config, n.logFile)
 		}
 	}
@@ -164,17 +164,17 @@ func (p *playground) introduce() {
 		rows = append(rows, []string{n.name, n.listen, n.haListen, n.debugListen, itoa(n.pid), n.dir})
 	}
 	w := p.a.out
-	fmt.Fprintln(w, "\nReady.")
-	fmt.Fprintln(w)
+	say(w, "\nReady.")
+	say(w)
 	table(w, []string{"NODE", "GRPC", "RAW", "DEBUG", "PID", "FOLDER"}, rows)
-	fmt.Fprintf(w, "\nTry, in another terminal:\n\n  export %s=%s\n", addrVar, p.addresses())
-	fmt.Fprintln(w, "  tandemctl put --topic demo hello\n  tandemctl get --topic demo\n  tandemctl tail --topic demo\n  tandemctl status -w")
+	sayf(w, "\nTry, in another terminal:\n\n  export %s=%s\n", addrVar, p.addresses())
+	say(w, "  tandemctl put --topic demo hello\n  tandemctl get --topic demo\n  tandemctl tail --topic demo\n  tandemctl status -w")
 	master := p.nodes[0]
 	if len(p.nodes) > 1 {
 		slave := p.nodes[1]
-		fmt.Fprintf(w, "  tandemctl verify %s %s\n  tandemctl get --addr %s --topic demo          # read from a slave\n",
+		sayf(w, "  tandemctl verify %s %s\n  tandemctl get --addr %s --topic demo          # read from a slave\n",
 			master.listen, slave.listen, slave.listen)
-		fmt.Fprintf(w, "  kill -9 %d                                             # %s; then put, and look at status\n", slave.pid, slave.name)
+		sayf(w, "  kill -9 %d                                             # %s; then put, and look at status\n", slave.pid, slave.name)
 	}
-	fmt.Fprintf(w, "  curl -s http://%s/metrics\n\nCtrl-C stops everything.\n", master.debugListen)
+	sayf(w, "  curl -s http://%s/metrics\n\nCtrl-C stops everything.\n", master.debugListen)
 }

@@ -17,20 +17,28 @@ func hasLog(dir string) bool {
 	return err == nil && len(names) > 0
 }
 
+// checkStore says what is wrong with a folder that is no store.
+func checkStore(from string) error {
+	if from == "" || hasLog(from) {
+		return nil
+	}
+	if inner := storesIn(from); len(inner) > 0 {
+		return usagef("--from %s has no commitlog folder, but these have: %s", from, strings.Join(inner, ", "))
+	}
+	return usagef("--from %s has no commitlog folder with files: name the folder that RocketMQ calls storePathRootDir", from)
+}
+
 // takeOver copies the store of --from to the master's folder.
 func (p *playground) takeOver() error {
 	from, to := p.f.from, p.nodes[0].dir
-	if !hasLog(from) {
-		if inner := storesIn(from); len(inner) > 0 {
-			return usagef("--from %s has no commitlog folder, but these have: %s", from, strings.Join(inner, ", "))
-		}
-		return usagef("--from %s has no commitlog folder with files: name the folder that RocketMQ calls storePathRootDir", from)
-	}
 	if hasLog(to) {
 		return usagef("%s has data already: leave --from out to go on with it, or choose another --dir", to)
 	}
-	fmt.Fprintf(p.a.errOut, "copying %s\n", from)
-	return copyTree(from, to)
+	sayf(p.a.errOut, "copying %s\n", from)
+	if err := copyTree(from, to); err != nil {
+		return fmt.Errorf("copy the store: %w", err)
+	}
+	return nil
 }
 
 // storesIn returns the folders at most two levels below dir that hold a store.

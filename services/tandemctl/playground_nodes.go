@@ -55,16 +55,20 @@ func (n *playNode) ended() string {
 
 // nodeConfig is the part of a storage's configuration that the playground sets.
 type nodeConfig struct {
-	BrokerClusterName       string    `yaml:"brokerClusterName"`
-	BrokerName              string    `yaml:"brokerName"`
-	BrokerID                int       `yaml:"brokerId"`
-	BrokerRole              string    `yaml:"brokerRole"`
-	StorePathRootDir        string    `yaml:"storePathRootDir"`
-	Listen                  string    `yaml:"listen"`
-	HAListen                string    `yaml:"haListen"`
-	DebugListen             string    `yaml:"debugListen"`
-	MappedFileSizeCommitLog int64     `yaml:"mappedFileSizeCommitLog,omitempty"`
-	HA                      haSection `yaml:"ha"`
+	BrokerClusterName       string           `yaml:"brokerClusterName"`
+	BrokerName              string           `yaml:"brokerName"`
+	BrokerID                int              `yaml:"brokerId"`
+	BrokerRole              string           `yaml:"brokerRole"`
+	StorePathRootDir        string           `yaml:"storePathRootDir"`
+	Listen                  string           `yaml:"listen"`
+	HAListen                string           `yaml:"haListen"`
+	MappedFileSizeCommitLog int64            `yaml:"mappedFileSizeCommitLog,omitempty"`
+	HA                      haSection        `yaml:"ha"`
+	Telemetry               telemetrySection `yaml:"telemetry"`
+}
+
+type telemetrySection struct {
+	DebugListen string `yaml:"debugListen"`
 }
 
 type haSection struct {
@@ -76,8 +80,8 @@ type haSection struct {
 func (p *playground) configOf(n *playNode) ([]byte, error) {
 	c := nodeConfig{
 		BrokerClusterName: "playground", BrokerName: "broker-a", BrokerID: n.id, BrokerRole: "SLAVE",
-		StorePathRootDir: n.dir, Listen: n.listen, HAListen: n.haListen, DebugListen: n.debugListen,
-		HA: haSection{Required: max(p.f.acks, 1)},
+		StorePathRootDir: n.dir, Listen: n.listen, HAListen: n.haListen,
+		HA: haSection{Required: max(p.f.acks, 1)}, Telemetry: telemetrySection{DebugListen: n.debugListen},
 	}
 	for _, peer := range p.nodes {
 		c.HA.Peers = append(c.HA.Peers, peer.listen)
@@ -162,8 +166,8 @@ func (p *playground) start(n *playNode) error {
 	n.cmd = exec.Command(p.bin, "-config", n.config) //nolint:gosec,noctx // the binary that the user means; stopped by stop
 	n.cmd.Stdout, n.cmd.Stderr = out, out
 	n.cmd.Env = childEnv(os.Environ())
-	// A group of its own: Ctrl-C reaches tandemctl only, which stops the nodes in order.
-	n.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// A group of its own: Ctrl-C reaches tandemctl only, which stops the nodes in order; should it be killed they stop as well.
+	n.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := n.cmd.Start(); err != nil {
 		return errdefs.Newf(errdefs.Internal, "START_FAILED", "cannot start %s", p.bin).Wrap(err).WithRemedy("name another storage binary with --storage-bin")
 	}
@@ -205,7 +209,7 @@ func (p *playground) awaitSync(ctx context.Context) error {
 			return nil
 		}
 		if now := p.progress(st); err == nil && now != told {
-			fmt.Fprintln(p.a.errOut, "  "+now)
+			say(p.a.errOut, "  "+now)
 			told = now
 		}
 		select {
@@ -239,32 +243,32 @@ func (p *playground) stop() error {
 	var failed error
 	for i := len(p.nodes) - 1; i >= 0; i-- {
 		if n := p.nodes[i]; n.done != nil {
-			failed = errors.Join(failed, n.stop())
+			failed = errors.Join(failed, n.stop(p.a.hurry))
 		}
 	}
 	return failed
 }
 
-func (n *playNode) stop() error {
-	select {
-	case <-n.done:
-		return nil
-	default:
-	}
+// stop ends the process in order, or at once when hurry is closed.
+func (n *playNode) stop(hurry <-chan struct{}) error {
 	if err := n.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop %s: %w", n.name, err)
 	}
 	timer := time.NewTimer(stopBudget)
 	defer timer.Stop()
+	why := ""
 	select {
 	case <-n.done:
 		return nil
+	case <-hurry:
+		why = "before it had stopped"
 	case <-timer.C:
+		why = fmt.Sprintf("as it did not stop within %v", stopBudget)
 	}
 	err := n.cmd.Process.Kill()
 	<-n.done
-	return errors.Join(errdefs.Newf(errdefs.DeadlineExceeded, "KILLED", "%s (pid %d) did not stop within %v and was killed", n.name, n.pid, stopBudget).
-		WithRemedy("see %s", n.logFile), err)
+	return errors.Join(errdefs.Newf(errdefs.Aborted, "KILLED", "%s (pid %d) was killed %s", n.name, n.pid, why).
+		WithRemedy("its log is %s; it recovers at the next start", n.logFile), err)
 }
 
 // lastLines returns the end of a log, to be shown below a message.

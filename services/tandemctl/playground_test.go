@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func TestPlaygroundConfig(t *testing.T) {
@@ -26,13 +29,14 @@ brokerRole: SYNC_MASTER
 storePathRootDir: /p/master/data
 listen: 127.0.0.1:1
 haListen: 127.0.0.1:2
-debugListen: 127.0.0.1:3
 mappedFileSizeCommitLog: 1048576
 ha:
   peers:
   - 127.0.0.1:1
   - 127.0.0.1:4
   required: 1
+telemetry:
+  debugListen: 127.0.0.1:3
 `, `brokerClusterName: playground
 brokerName: broker-a
 brokerId: 1
@@ -40,12 +44,13 @@ brokerRole: SLAVE
 storePathRootDir: /p/slave-1/data
 listen: 127.0.0.1:4
 haListen: 127.0.0.1:5
-debugListen: 127.0.0.1:6
 ha:
   peers:
   - 127.0.0.1:1
   - 127.0.0.1:4
   required: 1
+telemetry:
+  debugListen: 127.0.0.1:6
 `}
 	for i, n := range p.nodes {
 		got, err := p.configOf(n)
@@ -81,7 +86,7 @@ func TestPlayground(t *testing.T) {
 	if len(addrs) != 3 || !strings.Contains(errOut.String(), "starting a master and 2 slaves in "+dir) {
 		t.Fatalf("%v\n%s", addrs, errOut)
 	}
-	if r := ctl(t, strings.Join(addrs, ","), "", "status"); r.code != exitOK || strings.Count(r.out, "puts refused") != 2 {
+	if r := ctl(t, strings.Join(addrs, ","), "", "status"); r.code != exitOK || strings.Count(r.out, "broker-a/1  SLAVE") != 2 {
 		t.Errorf("%+v", r)
 	}
 	pid, err := strconv.Atoi(pidOf.FindStringSubmatch(out.String())[1])
@@ -192,5 +197,42 @@ func TestStorageBinaryIsMissing(t *testing.T) {
 	}
 	if _, err := storageBinary(""); errors.Is(err, exec.ErrNotFound) {
 		t.Errorf("a bare error: %v", err)
+	}
+}
+
+func TestHeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		signals, hurry := make(chan os.Signal, 1), make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		go heed(signals, cancel, hurry)
+		signals <- os.Interrupt
+		<-ctx.Done()
+		signals <- os.Interrupt // the same Ctrl-C, seen twice
+		synctest.Wait()
+		time.Sleep(time.Second)
+		select {
+		case <-hurry:
+			t.Error("one Ctrl-C was taken for two")
+		default:
+		}
+		signals <- os.Interrupt
+		<-hurry
+	})
+}
+
+func TestPlaygroundInAHurry(t *testing.T) {
+	t.Setenv(fakeVar, "stubborn")
+	out, errOut := newSyncBuffer(), newSyncBuffer()
+	ctx, cancel := context.WithCancel(t.Context())
+	a := &app{in: strings.NewReader(""), out: out, errOut: errOut, env: func(string) string { return "" }, hurry: make(chan struct{})}
+	code := make(chan int, 1)
+	go func() {
+		code <- a.run(ctx, []string{"playground", "--storage-bin", self(t), "--dir", t.TempDir(), "--slaves", "0"})
+	}()
+	out.waitFor(t, "Ready.")
+	cancel()
+	close(a.hurry)
+	if c := <-code; c != exitFailed || !strings.Contains(errOut.String(), "was killed before it had stopped") {
+		t.Errorf("exit code %d\n%s", c, errOut)
 	}
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
 	"github.com/tandemlog/tandem/pkg/client"
 )
 
@@ -278,6 +277,9 @@ func (a *app) putStream(ctx context.Context, p *client.Producer, messages iter.S
 	return ended
 }
 
+// maxRows bounds the table of what went well.
+const maxRows = 20
+
 // tally prints results and sums them up.
 type tally struct {
 	a      *app
@@ -301,6 +303,11 @@ func (t *tally) add(r *client.Result) error {
 		return nil
 	case t.a.json():
 		return printProto(t.a.out, r)
+	case t.total > maxRows && r.GetStatus() == client.StatusOK:
+		if t.total == maxRows+1 {
+			say(t.a.out, "...  from here on only what is not PUT_OK")
+		}
+		return nil
 	}
 	if t.rows == nil {
 		t.rows = &stream{
@@ -317,14 +324,14 @@ func (t *tally) add(r *client.Result) error {
 func (t *tally) end(err error) error {
 	if !t.a.json() && (t.total+t.failed > 1 || t.quiet) {
 		took := time.Since(t.began)
-		fmt.Fprintf(t.a.out, "%s in %s (%.0f/s)", plural(t.total+t.failed, "message"), shortDuration(took), float64(t.total)/took.Seconds())
+		sayf(t.a.out, "%s in %s (%.0f/s)", plural(t.total+t.failed, "message"), shortDuration(took), float64(t.total)/took.Seconds())
 		for _, st := range slices.Sorted(mapKeys(t.counts)) {
-			fmt.Fprintf(t.a.out, ", %d %s", t.counts[st], client.StatusName(st))
+			sayf(t.a.out, ", %d %s", t.counts[st], client.StatusName(st))
 		}
 		if t.failed > 0 {
-			fmt.Fprintf(t.a.out, ", %d without an answer", t.failed)
+			sayf(t.a.out, ", %d without an answer", t.failed)
 		}
-		fmt.Fprintln(t.a.out)
+		say(t.a.out)
 	}
 	bad := t.total - t.counts[client.StatusOK]
 	if err != nil || bad == 0 {
@@ -333,11 +340,11 @@ func (t *tally) end(err error) error {
 	for _, st := range slices.Sorted(mapKeys(t.counts)) {
 		if st != client.StatusOK {
 			what, next := statusMeaning(st)
-			fmt.Fprintf(t.a.errOut, "tandemctl: %s: %s\n", client.StatusName(st), what)
+			sayf(t.a.errOut, "tandemctl: %s: %s\n", client.StatusName(st), what)
 			if t.reason != "" {
-				fmt.Fprintf(t.a.errOut, "           the storage says: %s\n", t.reason)
+				sayf(t.a.errOut, "           the storage says: %s\n", t.reason)
 			}
-			fmt.Fprintf(t.a.errOut, "  -> %s\n", next)
+			sayf(t.a.errOut, "  -> %s\n", next)
 		}
 	}
 	return errReported
@@ -371,6 +378,6 @@ func statusMeaning(s client.Status) (what, next string) {
 	case client.StatusNotMaster:
 		return "not stored, the node is not an open master", "name all nodes with --addr so that the master is found; `tandemctl status` shows roles"
 	default:
-		return "a status that this tandemctl does not know: " + storagev1.PutStatus(s).String(), "use a tandemctl of the storage's version"
+		return "a status that this tandemctl does not know: " + s.String(), "use a tandemctl of the storage's version"
 	}
 }

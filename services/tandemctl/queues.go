@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -37,7 +36,7 @@ func (a *app) queues(ctx context.Context, topic string) error {
 			return nil
 		}
 		if len(qs) == 0 {
-			fmt.Fprintln(a.errOut, "no queues yet; `tandemctl put --topic demo hello` makes one")
+			say(a.errOut, "no queues yet; `tandemctl put --topic demo hello` makes one")
 			return nil
 		}
 		rows := make([][]string, 0, len(qs))

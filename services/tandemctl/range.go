@@ -75,6 +75,6 @@ func (a *app) rangeToFile(ctx context.Context, admin *client.Admin, f *rangeFlag
 	if err = errors.Join(err, out.Close()); err != nil {
 		return errors.Join(err, os.Remove(f.file))
 	}
-	fmt.Fprintf(a.errOut, "%s from offset %d written to %s\n", sizeText(n), f.from, f.file)
+	sayf(a.errOut, "%s from offset %d written to %s\n", sizeText(n), f.from, f.file)
 	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"runtime/debug"
@@ -26,6 +27,7 @@ type app struct {
 	in          io.Reader
 	out, errOut io.Writer
 	env         func(string) string
+	hurry       chan struct{} // closed when the user will not wait for an orderly end
 
 	addr    []string
 	timeout time.Duration
@@ -35,12 +37,17 @@ type app struct {
 
 // run carries one command line out and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
+	out := &sink{w: a.out}
+	a.out = out
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.errOut)
 	err := root.ExecuteContext(ctx)
+	if err == nil && out.err != nil {
+		err = fmt.Errorf("write the output: %w", out.err)
+	}
 	return a.report(ctx, err)
 }
 
@@ -79,7 +86,7 @@ func (a *app) globalFlags(root *cobra.Command) {
 	f.StringVar(&a.tls.CertFile, "tls-cert", "", "PEM `file` of the client's certificate")
 	f.StringVar(&a.tls.KeyFile, "tls-key", "", "PEM `file` of the client's key")
 	f.StringVar(&a.tls.ServerName, "tls-server-name", "", "`name` in the storage's certificate, where it is not the host")
-	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp)) //nolint:errcheck // the flag exists
+	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		if a.output != "table" && a.output != "json" {
 			return usagef("--output %q is neither table nor json", a.output)
@@ -130,6 +137,9 @@ func version() string {
 
 // isTerminal reports whether f is a file on a terminal.
 func isTerminal(f any) bool {
+	if s, ok := f.(*sink); ok {
+		f = s.w
+	}
 	file, ok := f.(*os.File)
 	if !ok {
 		return false

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -50,7 +51,7 @@ func TestUsageErrors(t *testing.T) {
 }
 
 func TestConnectionRefusedSaysWhatToDo(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // loopback
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,14 +59,15 @@ func TestConnectionRefusedSaysWhatToDo(t *testing.T) {
 	if err := ln.Close(); err != nil {
 		t.Fatal(err)
 	}
-	want := `tandemctl: cannot reach the server: dial tcp ADDR: connect: connection refused (address=ADDR)
-  -> check the address and that the service runs
-  -> is a storage running at ADDR? ` + "`tandemctl playground`" + ` starts a master and slaves here
-  -> name another address with --addr or TANDEMCTL_ADDR
+	want := `tandemctl: cannot reach the server: dial tcp ADDR: connect: connection refused
+  -> is a storage running there? ` + "`tandemctl playground`" + ` starts a master and slaves
+  -> name other addresses with --addr or TANDEMCTL_ADDR
 `
 	for _, args := range [][]string{{"queues"}, {"flush"}, {"tail", "--topic", "t"}, {"get", "--offset", "0"}, {"range"}} {
 		ctl(t, addr, "", args...).want(t, exitFailed, "", want, addr)
 	}
+	ctl(t, addr+","+addr, "", "queues").want(t, exitFailed, "", strings.Replace(want, "  ->",
+		"           cannot reach the server: dial tcp ADDR: connect: connection refused\n  ->", 1), addr)
 	r := ctl(t, addr, "", "put", "--topic", "t", "x")
 	if r.code != exitFailed || !strings.Contains(r.err, "connection refused") || !strings.Contains(r.err, "tandemctl playground") {
 		t.Errorf("put: %d\n%s", r.code, r.err)
@@ -142,5 +144,18 @@ func TestNearest(t *testing.T) {
 		if got := nearest(s, names); got != want {
 			t.Errorf("nearest(%q) = %q, want %q", s, got, want)
 		}
+	}
+}
+
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+func TestOutputThatCannotBeWritten(t *testing.T) {
+	s := clienttest.Start(t, clienttest.Options{})
+	errOut := newSyncBuffer()
+	a := &app{in: strings.NewReader(""), out: brokenPipe{}, errOut: errOut, env: func(string) string { return s.Addr() }}
+	if code := a.run(t.Context(), []string{"status"}); code != exitFailed || !strings.Contains(errOut.String(), "write the output: broken pipe") {
+		t.Errorf("exit code %d\n%s", code, errOut)
 	}
 }

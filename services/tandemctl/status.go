@@ -120,7 +120,7 @@ func (a *app) draw(views []view, inPlace bool, interval time.Duration) error {
 	var b bytes.Buffer
 	now := time.Now()
 	if !a.json() {
-		fmt.Fprintf(&b, "%s, every %v; Ctrl-C ends\n\n", now.UTC().Format("15:04:05 UTC"), interval)
+		sayf(&b, "%s, every %v; Ctrl-C ends\n\n", now.UTC().Format("15:04:05 UTC"), interval)
 	}
 	if err := a.show(&b, views, now); err != nil {
 		return err
@@ -193,7 +193,7 @@ func (a *app) show(w io.Writer, views []view, now time.Time) error {
 	}
 	for i, v := range views {
 		if i > 0 {
-			fmt.Fprintln(w)
+			say(w)
 		}
 		showNode(w, v, now)
 	}
@@ -227,17 +227,20 @@ func showNode(w io.Writer, v view, now time.Time) {
 		if v.err != nil {
 			why, _ = explain(v.err)
 		}
-		fmt.Fprintf(w, "%s  not reached: %s\n", v.addr, why)
+		sayf(w, "%s  not reached: %s\n", v.addr, why)
 		return
 	}
 	s := v.status
-	state := "open"
-	if !s.GetOpen() {
-		state = "puts refused"
+	state := ", open"
+	switch {
+	case s.GetRole() == storagev1.Role_ROLE_SLAVE:
+		state = ""
+	case !s.GetOpen():
+		state = ", puts refused"
 	}
-	fmt.Fprintf(w, "%s  %s/%d  %s, %s  (cluster %s, tandem %s%s)\n", v.addr, s.GetBrokerName(), s.GetNodeId(),
+	sayf(w, "%s  %s/%d  %s%s  (cluster %s, tandem %s%s)\n", v.addr, s.GetBrokerName(), s.GetNodeId(),
 		client.RoleName(s.GetRole()), state, s.GetCluster(), s.GetVersion(), uptime(s, now))
-	if r := s.GetReason(); r != "" {
+	if r := s.GetReason(); r != "" && r != "SLAVE" { // that a slave takes no puts is no news
 		showReason(w, r, s.GetRemedy())
 	}
 	showLog(w, s)
@@ -248,14 +251,14 @@ func showNode(w io.Writer, v view, now time.Time) {
 		showSlaves(w, s, now)
 	}
 	for _, r := range s.GetRollbacks() {
-		fmt.Fprintf(w, "  kept from a cut: %d to %d of epoch %d, %s under rollback/\n", r.GetFromOffset(), r.GetToOffset(), r.GetEpoch(), sizeText(r.GetSize()))
+		sayf(w, "  kept from a cut: %d to %d of epoch %d, %s under rollback/\n", r.GetFromOffset(), r.GetToOffset(), r.GetEpoch(), sizeText(r.GetSize()))
 	}
 }
 
 func showReason(w io.Writer, reason, remedy string) {
-	fmt.Fprintf(w, "  ! %s\n", reason)
+	sayf(w, "  ! %s\n", reason)
 	if remedy != "" {
-		fmt.Fprintf(w, "    -> %s\n", remedy)
+		sayf(w, "    -> %s\n", remedy)
 	}
 }
 
@@ -290,7 +293,7 @@ func epochText(s *client.NodeStatus) string {
 }
 
 func showUpstream(w io.Writer, u *storagev1.UpstreamStatus, now time.Time) {
-	fmt.Fprintf(w, "  follows %s: %s, %s behind, last bytes %s, %s\n", u.GetAddress(), linkName(u.GetState()), sizeText(u.GetLagBytes()),
+	sayf(w, "  follows %s: %s, %s behind, last bytes %s, %s\n", u.GetAddress(), linkName(u.GetState()), sizeText(u.GetLagBytes()),
 		ago(now, u.GetLastReceive().AsTime()), plural(int(u.GetConnects()), "connection"))
 	if u.GetReason() != "" {
 		showReason(w, u.GetReason(), u.GetRemedy())
@@ -299,7 +302,7 @@ func showUpstream(w io.Writer, u *storagev1.UpstreamStatus, now time.Time) {
 
 func showSlaves(w io.Writer, s *client.NodeStatus, now time.Time) {
 	if len(s.GetSlaves()) == 0 {
-		fmt.Fprintln(w, "  no slaves")
+		say(w, "  no slaves")
 		return
 	}
 	rows := make([][]string, 0, len(s.GetSlaves()))
@@ -320,7 +323,7 @@ func showSlaves(w io.Writer, s *client.NodeStatus, now time.Time) {
 	var b bytes.Buffer
 	table(&b, []string{"SLAVE", "ADDRESS", "STATE", "IN SYNC", "ACKED", "LAG", "LAG TIME", "LAST REPORT"}, rows)
 	indent(w, b.String())
-	fmt.Fprintf(w, "  in sync %d, required %d\n", s.GetInSyncSlaves(), s.GetRequiredAcks())
+	sayf(w, "  in sync %d, required %d\n", s.GetInSyncSlaves(), s.GetRequiredAcks())
 	for _, l := range s.GetSlaves() {
 		if l.GetReason() != "" {
 			showReason(w, fmt.Sprintf("slave %d: %s", l.GetNodeId(), l.GetReason()), l.GetRemedy())
@@ -330,7 +333,7 @@ func showSlaves(w io.Writer, s *client.NodeStatus, now time.Time) {
 
 func indent(w io.Writer, text string) {
 	for line := range strings.Lines(text) {
-		fmt.Fprint(w, "  ", line)
+		sayf(w, "  %s", line)
 	}
 }
 

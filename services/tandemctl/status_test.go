@@ -53,9 +53,7 @@ func TestStatusTable(t *testing.T) {
     -> look at its disk
   kept from a cut: 10 to 20 of epoch 1, 10 B under rollback/
 
-10.0.0.2:10911  broker-a/1  SLAVE, puts refused  (cluster c, tandem 1.2.3)
-  ! SLAVE
-    -> put to the master
+10.0.0.2:10911  broker-a/1  SLAVE  (cluster c, tandem 1.2.3)
   FIRST  WRITTEN  FLUSHED  READABLE  DISPATCHED  ACKED  EPOCH  DISK FREE
   0      5000     5000     4500      4500        -      0      0 B
   follows 10.0.0.1:10911: refused, 2.0 MiB behind, last bytes 3s ago, 1 connection
@@ -103,7 +101,7 @@ func TestStatusWatch(t *testing.T) {
 	out, _, stop := startCtl(t, a.Addr(), "status", "-w", "--interval", "100ms")
 	out.waitFor(t, "SYNC_MASTER, open")
 	a.SetMaster(false, "")
-	out.waitFor(t, "SLAVE, puts refused")
+	out.waitFor(t, "broker-a/1  SLAVE")
 	a.Stop()
 	out.waitFor(t, a.Addr()+"  not reached")
 	a.Restart()

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -75,7 +74,7 @@ func (t *tailer) discover(ctx context.Context, every time.Duration) error {
 			return err // later the followers say what is wrong
 		}
 		if first && len(qs) == 0 && !t.a.json() && !t.f.raw {
-			fmt.Fprintf(t.a.errOut, "no messages of topic %s yet, waiting\n", t.f.topic)
+			sayf(t.a.errOut, "no messages of topic %s yet, waiting\n", t.f.topic)
 		}
 		for _, q := range qs {
 			if err := t.follow(ctx, q, first); err != nil {
@@ -117,7 +116,7 @@ func (t *tailer) retrying(err error, pause time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	what, _ := explain(err)
-	fmt.Fprintf(t.a.errOut, "tandemctl: %s; trying again in %s\n", what, shortDuration(pause))
+	sayf(t.a.errOut, "tandemctl: %s; trying again in %s\n", what, shortDuration(pause))
 }
 
 func (t *tailer) print(m *client.StoredMessage) error {

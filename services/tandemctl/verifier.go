@@ -237,12 +237,12 @@ func (p *progress) at(offset int64) {
 
 func (p *progress) say(format string, args ...any) {
 	if p.on {
-		fmt.Fprintf(p.w, "\r\x1b[K"+format, args...)
+		sayf(p.w, "\r\x1b[K%s", fmt.Sprintf(format, args...))
 	}
 }
 
 func (p *progress) clear() {
 	if p.on {
-		fmt.Fprint(p.w, "\r\x1b[K")
+		sayf(p.w, "\r\x1b[K")
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -131,20 +130,20 @@ func (a *app) printVerdict(r *verdict) error {
 		{r.A.Address, itoa(r.A.First), itoa(r.A.Readable), itoa(r.A.Written)},
 		{r.B.Address, itoa(r.B.First), itoa(r.B.Readable), itoa(r.B.Written)},
 	})
-	fmt.Fprintln(a.out)
+	say(a.out)
 	for _, n := range r.Notes {
-		fmt.Fprintf(a.out, "note: %s\n", n)
+		sayf(a.out, "note: %s\n", n)
 	}
 	size := sizeText(r.To - r.From)
 	switch {
 	case r.Equal:
-		fmt.Fprintf(a.out, "SAME: %s from %d to %d are equal byte for byte (%s)\n", size, r.From, r.To, shortDuration(r.took))
+		sayf(a.out, "SAME: %s from %d to %d are equal byte for byte (%s)\n", size, r.From, r.To, shortDuration(r.took))
 	case r.Diff.Why == whyShorter:
-		fmt.Fprintf(a.out, "DIFFERENT: equal from %d to %d, where one log ends and the other goes on\n", r.From, r.Diff.Offset)
-		fmt.Fprintf(a.errOut, "  -> if replication is under way, wait or raise --wait; --until min compares only what both have; `tandemctl status` shows why a slave lags\n")
+		sayf(a.out, "DIFFERENT: equal from %d to %d, where one log ends and the other goes on\n", r.From, r.Diff.Offset)
+		sayf(a.errOut, "  -> if replication is under way, wait or raise --wait; --until min compares only what both have; `tandemctl status` shows why a slave lags\n")
 	default:
-		fmt.Fprintf(a.out, "DIFFERENT: the first byte that differs is at offset %d\n  A %s\n  B %s\n", r.Diff.Offset, r.Diff.A, r.Diff.B)
-		fmt.Fprintf(a.errOut, "  -> `tandemctl range --addr NODE --from %d --to %d | xxd` shows more of each\n", max(r.From, r.Diff.Offset-64), r.Diff.Offset+64)
+		sayf(a.out, "DIFFERENT: the first byte that differs is at offset %d\n  A %s\n  B %s\n", r.Diff.Offset, r.Diff.A, r.Diff.B)
+		sayf(a.errOut, "  -> `tandemctl range --addr NODE --from %d --to %d | xxd` shows more of each\n", max(r.From, r.Diff.Offset-64), r.Diff.Offset+64)
 	}
 	return nil
 }

@@ -226,10 +226,8 @@ func (s *Storage) store(m *storagev1.Message) *storagev1.PutResult {
 		s.turn++
 	}
 	key := queueKey(m.GetTopic(), queue)
-	stored, ok := proto.Clone(m).(*storagev1.Message)
-	if !ok {
-		panic("a clone of another type") //nolint:forbidigo // cannot be
-	}
+	stored := &storagev1.Message{}
+	proto.Merge(stored, m)
 	stored.QueueId = &queue
 	const when = 1_700_000_000_000
 	r := &storagev1.PutResult{

@@ -409,7 +409,9 @@ type FollowRequest struct {
 	Downstream []int64 `protobuf:"varint,14,rep,packed,name=downstream,proto3" json:"downstream,omitempty"`
 	// Offset up to which the slave has found both logs equal by RangeChecksum; 0 when it has not compared, -1 when it has and
 	// not one byte is equal.
-	ComparedTo    int64 `protobuf:"varint,15,opt,name=compared_to,json=comparedTo,proto3" json:"compared_to,omitempty"`
+	ComparedTo int64 `protobuf:"varint,15,opt,name=compared_to,json=comparedTo,proto3" json:"compared_to,omitempty"`
+	// The slave reports what it has flushed, not what it has written.
+	Flushes       bool `protobuf:"varint,16,opt,name=flushes,proto3" json:"flushes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -547,6 +549,13 @@ func (x *FollowRequest) GetComparedTo() int64 {
 		return x.ComparedTo
 	}
 	return 0
+}
+
+func (x *FollowRequest) GetFlushes() bool {
+	if x != nil {
+		return x.Flushes
+	}
+	return false
 }
 
 type FollowResponse struct {
@@ -860,7 +869,7 @@ const file_tandem_storage_v1_replication_service_proto_rawDesc = "" +
 	"ha_address\x18\n" +
 	" \x01(\tR\thaAddress\x12\x1b\n" +
 	"\tfile_size\x18\v \x01(\x03R\bfileSize\x12\x14\n" +
-	"\x05empty\x18\f \x01(\bR\x05empty\"\xff\x03\n" +
+	"\x05empty\x18\f \x01(\bR\x05empty\"\x99\x04\n" +
 	"\rFollowRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x1f\n" +
 	"\vbroker_name\x18\x02 \x01(\tR\n" +
@@ -883,7 +892,8 @@ const file_tandem_storage_v1_replication_service_proto_rawDesc = "" +
 	"downstream\x18\x0e \x03(\x03R\n" +
 	"downstream\x12\x1f\n" +
 	"\vcompared_to\x18\x0f \x01(\x03R\n" +
-	"comparedTo\"\xdc\x03\n" +
+	"comparedTo\x12\x18\n" +
+	"\aflushes\x18\x10 \x01(\bR\aflushes\"\xdc\x03\n" +
 	"\x0eFollowResponse\x127\n" +
 	"\x06action\x18\x01 \x01(\x0e2\x1f.tandem.storage.v1.FollowActionR\x06action\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x16\n" +

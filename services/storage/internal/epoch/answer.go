@@ -63,11 +63,11 @@ func (w law) decideAnswer(o Own, a FollowAnswer) Plan {
 		return p
 	}
 	p.Want = -1
-	switch a.Action {
-	case ActionTruncate:
+	if a.Action == ActionTruncate {
 		p.Cut, p.At = true, a.Offset
 		p.Keep, p.KeepFrom = true, a.Offset
-	case ActionReset:
+	}
+	if a.Action == ActionReset {
 		p.Reset, p.At = true, a.Offset
 		p.KeepFrom = max(at, o.First)
 		p.Keep = p.KeepFrom < o.End

@@ -9,7 +9,7 @@ import (
 	"github.com/tandemlog/tandem/pkg/errdefs"
 )
 
-// ErrBadLineage: a lineage file that this version did not write.
+// ErrBadLineage is a lineage file that this version did not write.
 var ErrBadLineage = errdefs.New(errdefs.DataLoss, "BAD_LINEAGE", "the lineage file cannot be read")
 
 const lineageVersion = "lineage 1"

@@ -2,7 +2,7 @@ package epoch
 
 import "github.com/tandemlog/tandem/pkg/errdefs"
 
-// ErrBadSums: a peer's checksums do not cover what was asked.
+// ErrBadSums says that a peer's checksums do not cover what was asked.
 var ErrBadSums = errdefs.New(errdefs.Aborted, "BAD_CHECKSUMS", "the peer's checksums do not cover what was asked")
 
 // Sizes of a comparison, bytes.
@@ -46,7 +46,10 @@ func (c *Compare) Next() (from, to, stretch int64, more bool) {
 // Step takes the checksums of what Next named, from both sides, and how far the peer's reach.
 func (c *Compare) Step(mine, theirs []uint32, theirsTo int64) error {
 	from, to, stretch, more := c.Next()
-	n := (to - from + stretch - 1) / stretch
+	n := int64(0)
+	if more {
+		n = (to - from + stretch - 1) / stretch
+	}
 	if !more || theirsTo != to || int64(len(theirs)) != n || int64(len(mine)) != n {
 		return ErrBadSums.With("from", from).With("to", to).With("peer_to", theirsTo).With("sums", len(theirs))
 	}

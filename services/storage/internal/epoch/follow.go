@@ -60,6 +60,7 @@ type FollowRequest struct {
 	TailChecksum        uint32
 	TailSize            int64
 	MaxFrame            int32
+	Flushes             bool    // the slave reports what it has flushed, not what it has written
 	Downstream          []int64 // node ids below the slave, itself included
 	ComparedTo          int64   // equal up to here by checksums; 0: not compared; NothingEqual
 }

@@ -59,7 +59,7 @@ func (l Lineage) Known() Promise { return higher(l.Epochs.Last(), l.Promise) }
 func (l Lineage) Whole() bool { return law(0).whole(l) }
 
 func (w law) whole(l Lineage) bool {
-	return !(l.Empty && w.holds(ruleEmpty)) && !(l.Unclean && w.holds(ruleWhole))
+	return (!l.Empty || !w.holds(ruleEmpty)) && (!l.Unclean || !w.holds(ruleWhole))
 }
 
 // Clone returns a copy that shares nothing.

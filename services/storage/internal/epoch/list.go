@@ -6,7 +6,7 @@ import (
 	"github.com/tandemlog/tandem/pkg/errdefs"
 )
 
-// ErrBadList: an epoch list that no storage can have written.
+// ErrBadList is an epoch list that no storage can have written.
 var ErrBadList = errdefs.New(errdefs.InvalidArgument, "BAD_EPOCH_LIST", "the epoch list contradicts itself")
 
 // maxEntries bounds a list: about one change of masters an hour for seven years.

@@ -25,6 +25,8 @@ type OpenState struct {
 	// Asked is the reign that Heard has been asked to promise; the zero value before that.
 	Asked Promise
 	Heard []Heard
+	// Diverged: a copy was tried, and the best-ranked log does not extend this one.
+	Diverged bool
 	// Waited: ha.startWait is over. Only an async master opens with fewer nodes after it.
 	Waited bool
 }
@@ -122,7 +124,7 @@ func (w law) compareLogs(s OpenState) (OpenDecision, bool) {
 			Remedy: fmt.Sprintf("promote node %d, whose log has reached epoch %d and offset %d, or force it", h.NodeID, best.Epoch, best.End),
 		}, true
 	}
-	if at, _ := Part(h.Epochs, h.End, s.Lineage.Epochs, s.End); at == s.End || s.End <= s.First {
+	if at, _ := Part(h.Epochs, h.End, s.Lineage.Epochs, s.End); !s.Diverged && (at == s.End || s.End <= s.First) {
 		return OpenDecision{Action: OpenCopy, From: from}, true
 	}
 	if s.Force {

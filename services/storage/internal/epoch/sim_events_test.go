@@ -93,7 +93,7 @@ func (s *simState) small(a simAct) bool {
 	case "timeout":
 		s.endPuts(a.a)
 	default:
-		panic("unknown event " + a.what) //nolint:forbidigo // a typo in a script
+		panic("unknown event " + a.what)
 	}
 	return true
 }

@@ -74,7 +74,6 @@ type simState struct {
 	at    [simRecords]int
 	off   [simRecords]int64
 	viol  string
-	steps int
 	heard []Heard
 }
 
@@ -556,7 +555,26 @@ var simWeights = []struct {
 	what string
 	n    int
 }{
-	{"put", 14}, {"deliver", 16}, {"ack", 12}, {"readable", 6}, {"half", 2}, {"sync", 4}, {"crash", 3}, {"power", 4},
-	{"clean", 2}, {"restart", 6}, {"open", 4}, {"promote", 5}, {"demote", 1}, {"cut", 2}, {"heal", 2}, {"follow", 10},
-	{"lag", 1}, {"checkpoint", 2}, {"degraded", 1}, {"timeout", 1}, {"wipe", 1}, {"settle", 1},
+	{"put", 14},
+	{"deliver", 16},
+	{"ack", 12},
+	{"readable", 6},
+	{"half", 2},
+	{"sync", 4},
+	{"crash", 3},
+	{"power", 4},
+	{"clean", 2},
+	{"restart", 6},
+	{"open", 4},
+	{"promote", 5},
+	{"demote", 1},
+	{"cut", 2},
+	{"heal", 2},
+	{"follow", 10},
+	{"lag", 1},
+	{"checkpoint", 2},
+	{"degraded", 1},
+	{"timeout", 1},
+	{"wipe", 1},
+	{"settle", 1},
 }

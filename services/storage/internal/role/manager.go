@@ -13,6 +13,9 @@ import (
 	"github.com/tandemlog/tandem/pkg/durable"
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/services/storage/internal/epoch"
+	"github.com/tandemlog/tandem/services/storage/internal/role/peers"
+	"github.com/tandemlog/tandem/services/storage/internal/role/slave"
+	"github.com/tandemlog/tandem/services/storage/internal/role/sums"
 )
 
 // lineageFile is the name of the lineage below the folder of a storage.
@@ -23,8 +26,9 @@ type Manager struct {
 	o       Options
 	log     Log
 	links   Links
-	puller  Puller
-	peers   Peers
+	set     peers.Set
+	slave   *slave.Slave
+	sums    sums.Sums
 	slog    *slog.Logger
 	metrics instruments
 
@@ -42,7 +46,8 @@ type Manager struct {
 	open      bool
 	clean     bool // the last stop was clean, and nothing has happened since
 	work      *task
-	path      []int64 // node ids from this node to the master
+	path      []int64 // node ids from this node to the master, while there is a link
+	lastPath  []int64 // of the last upstream
 	followers map[int64]*follower
 }
 
@@ -60,15 +65,16 @@ type task struct {
 
 // Open reads the lineage, takes stock of how the last run ended, and saves that: afterwards a second crash cannot hide the
 // first. The log has been recovered and is not in use yet.
-func Open(o Options, log Log, links Links, puller Puller, peers Peers) (*Manager, error) {
+func Open(o Options, log Log, links Links, puller Puller, calls Peers) (*Manager, error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
 	m := &Manager{
-		o: o, log: log, links: links, puller: puller, peers: peers, slog: o.Log.With("component", "role"),
+		o: o, log: log, links: links, set: o.set(calls), sums: sums.New(log), slog: o.Log.With("component", "role"),
 		ops: make(chan op), ended: make(chan struct{}), followers: map[int64]*follower{}, clean: o.Recovery.Clean,
 	}
+	m.slave = slave.New(o.slave(m.set, m.slog), owner{m}, log, puller)
 	var err error
 	if m.metrics, err = newInstruments(o.Meter, m); err != nil {
 		return nil, err
@@ -154,8 +160,11 @@ func (m *Manager) begin(ctx context.Context) {
 	switch {
 	case !m.lin.Role.Master():
 		work = m.following
+		m.path = nil
 	case m.open:
 		work = m.reigning
+	default:
+		m.path = nil
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	t := &task{cancel: cancel, done: make(chan struct{})}
@@ -213,6 +222,12 @@ func (m *Manager) do(ctx context.Context, f func() error) error {
 func (m *Manager) lineage(ctx context.Context) (l epoch.Lineage, err error) {
 	err = m.do(ctx, func() error { l = m.lin; return nil })
 	return l, err
+}
+
+// following is the work of a slave.
+func (m *Manager) following(ctx context.Context) {
+	m.waits("SLAVE", "send puts to the open master")
+	m.slave.Run(ctx)
 }
 
 // stepDown makes the node a slave: durably first, then puts and links end. It runs as an op; unless the work asked for it, the

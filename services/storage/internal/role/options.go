@@ -15,46 +15,47 @@ import (
 	"github.com/tandemlog/tandem/pkg/vfs"
 	"github.com/tandemlog/tandem/pkg/watermark"
 	"github.com/tandemlog/tandem/services/storage/internal/epoch"
+	"github.com/tandemlog/tandem/services/storage/internal/role/peers"
+	"github.com/tandemlog/tandem/services/storage/internal/role/slave"
 )
 
-// Marks are the ends of the log, bytes. A cut closes the three watermarks with watermark.ErrTruncated and makes new ones.
-type Marks interface {
-	Written() *watermark.Mark
-	Flushed() *watermark.Mark
-	Readable() *watermark.Mark
-	FirstOffset() int64
-	End() int64
-	FileSize() int64
-}
+// What the packages below declare, under the names that this package's callers use.
+type (
+	// Peers asks other storages.
+	Peers = peers.Peers
+	// FollowStream is a control stream.
+	FollowStream = peers.FollowStream
+	// Puller receives a raw stream into the log.
+	Puller = slave.Puller
+	// StreamArgs say where a raw stream comes from.
+	StreamArgs = slave.StreamArgs
+	// Token opens one raw connection.
+	Token = slave.Token
+	// Upstream is the link to the node that this one follows.
+	Upstream = slave.Upstream
+	// LinkState is the state of that link.
+	LinkState = slave.LinkState
+)
 
-// Cutter takes bytes away, durably on return.
-type Cutter interface {
-	// Rollback keeps [to, End) for the Truncate or Reset that follows; an error of reason ROLLBACK_FULL when more than keep
-	// bytes would be kept.
-	Rollback(to, epoch, keep int64) error
-	Truncate(to int64) error
-	Reset(start int64) error
-	// Adopt gives an empty log another file size, bytes.
-	Adopt(fileSize int64) error
-}
+// States of the link to the upstream; the numbers are those of the wire.
+const (
+	LinkConnecting   = slave.LinkConnecting
+	LinkCatchingUp   = slave.LinkCatchingUp
+	LinkInSync       = slave.LinkInSync
+	LinkStalled      = slave.LinkStalled
+	LinkRefused      = slave.LinkRefused
+	LinkDisconnected = slave.LinkDisconnected
+)
 
 // Log is the commit log.
 type Log interface {
-	Marks
-	Cutter
-	// View returns bytes of one file from offset; release is called exactly once.
-	View(offset int64, limit int) (b []byte, release func(), err error)
+	slave.Log
+	Flushed() *watermark.Mark
+	Readable() *watermark.Mark
 	// WholeEnd returns the end of the last whole record.
 	WholeEnd() (int64, error)
-	FlushNow(ctx context.Context) (int64, error)
-	// MarkWhole: the node lacks nothing any more that a crash of the machine took.
-	MarkWhole() error
-	SetReadable(n int64)
 	SetAhead(on bool)
 }
-
-// Token opens one raw connection.
-type Token = [16]byte
 
 // Grant is the permission for one link to a slave.
 type Grant struct {
@@ -62,10 +63,13 @@ type Grant struct {
 	Address string
 	Start   int64 // first byte to send
 	Frame   int   // largest body, bytes
+	Flushes bool  // the slave reports what it has flushed
 }
 
 // Links are the links to slaves, and what they confirm. Shut and Revoke return when no ended link uses the log any more.
 type Links interface {
+	// Prepare does what Open needs and what may take long; an error of ctx means that it was not done.
+	Prepare(ctx context.Context) error
 	// Open begins a reign: reports below ownStart confirm nothing. Shut ends it, all links and all waiting puts.
 	Open(ownStart int64)
 	Shut(reason error)
@@ -76,34 +80,6 @@ type Links interface {
 	InSync() int
 	// InSyncChanged counts the changes of InSync.
 	InSyncChanged() *watermark.Mark
-}
-
-// StreamArgs say where a raw stream comes from.
-type StreamArgs struct {
-	Addr string
-	// Token of the upstream; nil: the upstream is RocketMQ's.
-	Token *Token
-	Frame int
-	// EmptyReport is what an empty slave reports to RocketMQ.
-	EmptyReport int64
-}
-
-// Puller receives a raw stream into the log until it ends; never nil.
-type Puller interface {
-	Stream(ctx context.Context, a StreamArgs) error
-}
-
-// FollowStream is a control stream. Recv ends when ctx of Follow does, or after Close.
-type FollowStream interface {
-	Recv() (epoch.FollowAnswer, error)
-	Close()
-}
-
-// Peers asks other storages.
-type Peers interface {
-	Promise(ctx context.Context, addr string, p epoch.PromiseRequest) (epoch.Heard, error)
-	Follow(ctx context.Context, addr string, r epoch.FollowRequest) (FollowStream, error)
-	RangeChecksum(ctx context.Context, addr string, from, to, stretch int64) (sums []uint32, upTo int64, err error)
 }
 
 // Recovery is what the recovery of the log found.
@@ -186,6 +162,25 @@ func (o Options) validate() error {
 		return errdefs.Invalid("master.legacy", "needs brokerRole SLAVE and master.address")
 	}
 	return nil
+}
+
+func (o Options) set(p Peers) peers.Set {
+	return peers.Set{
+		Peers: p, Others: o.Peers, Timeout: o.CallTimeout,
+		Self: epoch.PromiseRequest{Cluster: o.Cluster, BrokerName: o.BrokerName, NodeID: o.NodeID},
+	}
+}
+
+func (o Options) backoff() peers.Backoff {
+	return peers.Backoff{Least: o.BackoffMin, Most: o.BackoffMax}
+}
+
+func (o Options) slave(set peers.Set, log *slog.Logger) slave.Options {
+	return slave.Options{
+		Set: set, Address: o.Address, Required: o.Required, AllowDataLoss: o.AllowDataLoss, RollbackKeep: o.RollbackKeep,
+		MaxFrame: o.MaxFrame, SyncFlush: o.SyncFlush, MasterAddress: o.MasterAddress, Legacy: o.Legacy, LegacyFirst: o.LegacyFirst,
+		SumTimeout: o.SumTimeout, StallAfter: o.StallAfter, Backoff: o.backoff(), Log: log,
+	}
 }
 
 // randomID returns a random id, never 0.

@@ -31,7 +31,7 @@ func (m *Manager) watchPeers(ctx context.Context, l epoch.Lineage) {
 	t := time.NewTicker(m.o.WatchEvery)
 	defer t.Stop()
 	for ctx.Err() == nil {
-		heard := m.hear(ctx, epoch.Promise{}).heard
+		heard := m.set.Hear(ctx, epoch.Promise{}).Heard
 		switch {
 		case epoch.Outranked(l, heard):
 			if m.do(ctx, func() error { return m.stepDown(epoch.SteppedDown(m.lin), ErrSteppedDown) }) == nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/services/storage/internal/epoch"
+	"github.com/tandemlog/tandem/services/storage/internal/role/slave"
 )
 
 // Pace of the progress answers: not closer than progressGap, and at least every progressEvery when something is new.
@@ -17,7 +18,7 @@ const (
 	progressEvery = time.Second
 )
 
-// ErrWrongCluster: the caller is not of this node's set.
+// ErrWrongCluster says that the caller is not of this node's set.
 var ErrWrongCluster = errdefs.New(errdefs.FailedPrecondition, epoch.ReasonWrongCluster, "the caller belongs to another cluster or broker").
 	WithRemedy("check cluster, brokerName and ha.peers")
 
@@ -71,6 +72,11 @@ func (m *Manager) tell() epoch.Heard {
 	}
 }
 
+// OnRangeChecksum returns the CRC-32C of each stretch of [from, to), at most 65,536 of them, and how far they go.
+func (m *Manager) OnRangeChecksum(ctx context.Context, from, to, stretch int64) ([]uint32, int64, error) {
+	return m.sums.Range(ctx, from, to, stretch)
+}
+
 // follower is a slave with a link.
 type follower struct {
 	id         int64
@@ -92,7 +98,7 @@ func (m *Manager) downstream() []int64 {
 
 // OnFollow answers a slave and keeps its control stream until the link ends. send is called from this goroutine only.
 func (m *Manager) OnFollow(ctx context.Context, r epoch.FollowRequest, send func(epoch.FollowAnswer) error) error {
-	tail, err := m.tail(ctx, r)
+	tail, err := m.sums.Tail(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -115,7 +121,7 @@ func (m *Manager) OnFollow(ctx context.Context, r epoch.FollowRequest, send func
 	wg.Go(func() {
 		select {
 		case <-f.gone:
-			cancel(ErrLinkEnded)
+			cancel(slave.ErrLinkEnded)
 		case <-ctx.Done():
 		}
 	})
@@ -158,9 +164,11 @@ func (m *Manager) admit(r epoch.FollowRequest, tail epoch.Tail, f *follower) (ep
 		delete(m.followers, r.NodeID)
 		m.links.Revoke(r.NodeID, ErrReplaced)
 	}
-	token, gone, err := m.links.Grant(Grant{NodeID: r.NodeID, Address: r.Address, Start: a.Offset, Frame: int(a.FrameSize)})
+	token, gone, err := m.links.Grant(Grant{
+		NodeID: r.NodeID, Address: r.Address, Start: a.Offset, Frame: int(a.FrameSize), Flushes: r.Flushes,
+	})
 	if err != nil {
-		return epoch.FollowAnswer{Action: epoch.ActionRefuse, Reason: cmpReason(err), Remedy: remedyOf(err)}, nil
+		return epoch.FollowAnswer{Action: epoch.ActionRefuse, Reason: slave.Reason(err), Remedy: slave.Remedy(err)}, nil
 	}
 	a.Token, f.gone = token, gone
 	m.followers[r.NodeID] = f
@@ -182,7 +190,7 @@ func (m *Manager) release(ctx context.Context, f *follower) {
 	_ = m.do(context.WithoutCancel(ctx), func() error {
 		if m.followers[f.id] == f {
 			delete(m.followers, f.id)
-			m.links.Revoke(f.id, ErrLinkEnded)
+			m.links.Revoke(f.id, slave.ErrLinkEnded)
 			m.showSlaves()
 		}
 		return nil
@@ -229,7 +237,7 @@ func (m *Manager) farewell(ctx context.Context, send func(epoch.FollowAnswer) er
 		return cause // the slave has gone
 	}
 	return send(epoch.FollowAnswer{
-		Action: epoch.ActionRevoke, Reason: cmpReason(cause), Remedy: "none is needed: the slave asks again",
+		Action: epoch.ActionRevoke, Reason: slave.Reason(cause), Remedy: "none is needed: the slave asks again",
 		Readable: m.log.Readable().Load(), End: m.log.End(),
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/services/storage/internal/epoch"
+	"github.com/tandemlog/tandem/services/storage/internal/role/slave"
 )
 
 // errCandidacy: what a decision was made on has changed since.
@@ -15,46 +16,51 @@ var errCandidacy = errdefs.New(errdefs.Aborted, "CANDIDACY_ENDED", "another cand
 // starting is the work of a master that is not open: it returns when it has opened or stepped down.
 func (m *Manager) starting(ctx context.Context) {
 	begun := time.Now()
-	pause := backoff{least: m.o.BackoffMin, most: m.o.BackoffMax}
+	pause := m.o.backoff()
+	diverged := false
 	for {
-		done, again, err := m.tryOpen(ctx, time.Since(begun) >= m.o.StartWait)
+		done, again, err := m.tryOpen(ctx, time.Since(begun) >= m.o.StartWait, diverged)
+		diverged = errdefs.ReasonOf(err) == epoch.ReasonLogDiverges
 		switch {
 		case ctx.Err() != nil || done:
 			return
 		case err != nil:
-			m.waits(cmpReason(err), remedyOf(err))
+			m.waits(slave.Reason(err), slave.Remedy(err))
 			m.slog.Warn("opening failed", "error", err)
 		case again:
-			pause.reset()
+			pause.Reset()
 			continue
 		}
-		if !pause.wait(ctx) {
+		if !pause.Wait(ctx) {
 			return
 		}
 	}
 }
 
 // tryOpen asks epoch what to do and does it. again: something has changed, decide anew at once.
-func (m *Manager) tryOpen(ctx context.Context, waited bool) (done, again bool, err error) {
+func (m *Manager) tryOpen(ctx context.Context, waited, diverged bool) (done, again bool, err error) {
 	s, err := m.openState(ctx)
 	if err != nil {
 		return false, false, err
 	}
 	if s.Clean {
 		if d := epoch.DecideOpen(s); d.Action == epoch.OpenContinue {
+			if err := m.links.Prepare(ctx); err != nil {
+				return false, false, err
+			}
 			return true, false, m.do(ctx, func() error { return m.reopen(d.Reign) })
 		}
 	}
-	r := m.hear(ctx, epoch.Promise{})
-	s.Heard, s.Waited = r.heard, waited
+	r := m.set.Hear(ctx, epoch.Promise{})
+	s.Heard, s.Waited, s.Diverged = r.Heard, waited, diverged
 	d := epoch.DecideOpen(s)
 	if d.Action == epoch.OpenAsk {
 		if s.Asked, err = m.candidate(ctx, s.Lineage, d.Reign); err != nil {
 			return false, false, err
 		}
 		s.Lineage.Candidate = s.Asked
-		r = m.hear(ctx, s.Asked)
-		s.Heard = r.heard
+		r = m.set.Hear(ctx, s.Asked)
+		s.Heard = r.Heard
 		d = epoch.DecideOpen(s)
 	}
 	if ctx.Err() != nil {
@@ -64,13 +70,14 @@ func (m *Manager) tryOpen(ctx context.Context, waited bool) (done, again bool, e
 	case epoch.OpenNow:
 		return m.openNow(ctx, s.End, d.Reign)
 	case epoch.OpenCopy:
-		err := m.copyLog(ctx, r.from[d.From], r.heard[d.From].NodeID)
+		m.waits("COPYING", "wait: the best-ranked log is being copied from "+r.From[d.From])
+		err := m.slave.Copy(ctx, r.From[d.From], r.Heard[d.From].NodeID)
 		return false, err == nil, err
 	case epoch.OpenStepDown:
 		err := m.do(ctx, func() error { return m.stepDown(epoch.SteppedDown(m.lin), ErrSteppedDown) })
 		return err == nil, false, err
 	default:
-		m.waits(d.Reason, d.Remedy+r.absent())
+		m.waits(d.Reason, d.Remedy+r.Absent())
 		return false, false, nil
 	}
 }
@@ -79,7 +86,7 @@ func (m *Manager) openState(ctx context.Context) (s epoch.OpenState, err error) 
 	err = m.do(ctx, func() error {
 		s = epoch.OpenState{
 			Lineage: m.lin, End: m.log.End(), First: m.log.FirstOffset(), Sync: m.lin.Role == epoch.RoleSyncMaster,
-			N: len(m.o.Peers) + 1, Required: m.o.Required, Clean: m.clean, Force: m.o.AllowDataLoss,
+			N: m.set.N(), Required: m.o.Required, Clean: m.clean, Force: m.o.AllowDataLoss,
 		}
 		return nil
 	})
@@ -115,6 +122,9 @@ func (m *Manager) openNow(ctx context.Context, end int64, reign epoch.Promise) (
 	}
 	if err == nil {
 		err = m.log.MarkWhole()
+	}
+	if err == nil {
+		err = m.links.Prepare(ctx)
 	}
 	if err != nil {
 		return false, false, err

@@ -2,7 +2,6 @@ package role
 
 import (
 	"slices"
-	"time"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/services/storage/internal/epoch"
@@ -13,59 +12,17 @@ var (
 	// ErrNotMaster: this node takes no puts. Metadata: reason, and master where its address is known.
 	ErrNotMaster = errdefs.New(errdefs.FailedPrecondition, "NOT_MASTER", "this node takes no puts")
 	// ErrSteppedDown ends the puts and links of a master that has become a slave, ErrNewEpoch the links of a node that opens,
-	// ErrPromised those of one that has promised, ErrHistoryChanged those below a slave whose own history changes.
-	ErrSteppedDown    = errdefs.New(errdefs.Aborted, "STEPPED_DOWN", "this node is a slave from now on")
-	ErrNewEpoch       = errdefs.New(errdefs.Aborted, "NEW_EPOCH", "a new epoch begins")
-	ErrPromised       = errdefs.New(errdefs.Aborted, "PROMISED", "a new master is about to open")
-	ErrHistoryChanged = errdefs.New(errdefs.Aborted, "HISTORY_CHANGED", "this slave follows another history now")
-	ErrReplaced       = errdefs.New(errdefs.Aborted, "REPLACED", "the node follows again")
+	// ErrPromised those of one that has promised, ErrReplaced a link that its slave makes anew.
+	ErrSteppedDown = errdefs.New(errdefs.Aborted, "STEPPED_DOWN", "this node is a slave from now on")
+	ErrNewEpoch    = errdefs.New(errdefs.Aborted, "NEW_EPOCH", "a new epoch begins")
+	ErrPromised    = errdefs.New(errdefs.Aborted, "PROMISED", "a new master is about to open")
+	ErrReplaced    = errdefs.New(errdefs.Aborted, "REPLACED", "the node follows again")
 	// ErrStopping: the process ends.
 	ErrStopping = errdefs.New(errdefs.Unavailable, "STOPPED", "the storage is stopping")
-	// ErrNoUpstream: nobody to follow.
-	ErrNoUpstream = errdefs.New(errdefs.Unavailable, "NO_OPEN_MASTER", "no peer is an open master").
-			WithRemedy("look at the Status of the peers; promote one of them if no master can open by itself")
-	// ErrForgotten: a node without a promise has not heard enough peers to follow.
-	ErrForgotten = errdefs.New(errdefs.Unavailable, "TOO_FEW_PEERS_HEARD", "an empty node follows only after hearing its peers").
-			WithRemedy("start more of the nodes in ha.peers")
-	// ErrLegacyEpochs: a log with epochs cannot continue under a master that has none.
-	ErrLegacyEpochs = errdefs.New(errdefs.FailedPrecondition, "LEGACY_WITH_EPOCHS", "this log has had Tandem masters and cannot follow a RocketMQ broker").
-			WithRemedy("start with an empty folder, or unset master.legacy")
-	// ErrSilent: the upstream did not answer a Follow in time.
-	ErrSilent = errdefs.New(errdefs.Unavailable, "UPSTREAM_SILENT", "the upstream did not answer in time")
-	// ErrLinkEnded: the control stream ended without a reason.
-	ErrLinkEnded = errdefs.New(errdefs.Unavailable, "LINK_ENDED", "the upstream ended the link")
 )
 
 // reasonStarting is shown until the first decision.
 const reasonStarting = "STARTING"
-
-// LinkState of the link to the upstream.
-type LinkState uint8
-
-// States; the numbers are those of the wire.
-const (
-	LinkUnset LinkState = iota
-	LinkConnecting
-	LinkCatchingUp
-	LinkInSync
-	LinkStalled
-	LinkRefused
-	LinkDisconnected
-)
-
-// Upstream is the link to the node that this one follows.
-type Upstream struct {
-	Address string
-	State   LinkState
-	// End and Readable of the upstream as last heard, bytes.
-	End, Readable int64
-	// LastReceive is the time of the last answer on the control stream.
-	LastReceive, ConnectedAt time.Time
-	// Why the link does not replicate, and what to do.
-	Reason, Remedy string
-	// Connects counts the links since the start.
-	Connects int64
-}
 
 // State is what Status shows.
 type State struct {
@@ -108,6 +65,16 @@ func (m *Manager) update(f func(s *State)) {
 		e = e.With("master", s.Master)
 	}
 	m.refusal.Store(e)
+}
+
+// Show implements slave.Owner.
+func (o owner) Show(change func(up *Upstream), master string) {
+	o.m.update(func(s *State) {
+		change(&s.Upstream)
+		if master != "" {
+			s.Master = master
+		}
+	})
 }
 
 // waits says why the node is not open.

@@ -59,7 +59,7 @@ func followToWire(r epoch.FollowRequest) *storagev1.FollowRequest {
 		Cluster: r.Cluster, BrokerName: r.BrokerName, NodeId: r.NodeID, Address: r.Address, Epochs: Epochs(r.Epochs),
 		PromisedEpoch: r.Promise.Epoch, PromisedId: uint64(r.Promise.ID), EndOffset: r.End, FirstOffset: r.First,
 		FileSize: r.FileSize, TailChecksum: r.TailChecksum, TailSize: r.TailSize, MaxFrameSize: r.MaxFrame,
-		Downstream: r.Downstream, ComparedTo: r.ComparedTo,
+		Flushes: r.Flushes, Downstream: r.Downstream, ComparedTo: r.ComparedTo,
 	}
 }
 
@@ -69,7 +69,8 @@ func followFromWire(r *storagev1.FollowRequest) (epoch.FollowRequest, error) {
 		Cluster: r.GetCluster(), BrokerName: r.GetBrokerName(), NodeID: r.GetNodeId(), Address: r.GetAddress(), Epochs: l,
 		Promise: epoch.Promise{Epoch: r.GetPromisedEpoch(), ID: epoch.ID(r.GetPromisedId())},
 		End:     r.GetEndOffset(), First: r.GetFirstOffset(), FileSize: r.GetFileSize(), TailChecksum: r.GetTailChecksum(),
-		TailSize: r.GetTailSize(), MaxFrame: r.GetMaxFrameSize(), Downstream: r.GetDownstream(), ComparedTo: r.GetComparedTo(),
+		TailSize: r.GetTailSize(), MaxFrame: r.GetMaxFrameSize(), Flushes: r.GetFlushes(),
+		Downstream: r.GetDownstream(), ComparedTo: r.GetComparedTo(),
 	}, err
 }
 

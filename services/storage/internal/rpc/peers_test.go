@@ -31,7 +31,7 @@ func TestPeersLoseNothing(t *testing.T) {
 	promise := epoch.PromiseRequest{Cluster: "c", BrokerName: "b", NodeID: 1, Reign: epoch.Promise{Epoch: 4, ID: 9}}
 	follow := epoch.FollowRequest{
 		Cluster: "c", BrokerName: "b", NodeID: 1, Address: "a:1", Epochs: list, Promise: epoch.Promise{Epoch: 4, ID: 9}, End: 10,
-		First: 2, FileSize: 4096, TailChecksum: 77, TailSize: 8, MaxFrame: 9, Downstream: []int64{1, 5}, ComparedTo: -1,
+		First: 2, FileSize: 4096, TailChecksum: 77, TailSize: 8, MaxFrame: 9, Flushes: true, Downstream: []int64{1, 5}, ComparedTo: -1,
 	}
 	for _, v := range []any{l.heard, l.answer, promise, follow} {
 		for rv, i := reflect.ValueOf(v), 0; i < rv.NumField(); i++ {

@@ -69,18 +69,18 @@ func (r *putReader) run(ctx context.Context) {
 			r.err = errdefs.Invalid("sequence", "%d does not follow, expected %d", req.GetSequence(), next)
 			return
 		}
-		next += uint64(len(req.GetMessages()))
 		w, err := waitOf(req.Acks, req.GetTimeout())
 		if err != nil {
-			r.err = err
+			r.err = from(next, err)
 			return
 		}
 		for _, m := range req.GetMessages() {
 			p, err := r.begin(ctx, m, w)
 			if err != nil {
-				r.err = err
+				r.err = from(next, err)
 				return
 			}
+			next++
 			select {
 			case r.pending <- p:
 			case <-ctx.Done():
@@ -89,6 +89,14 @@ func (r *putReader) run(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// from adds the number of the first message that was not stored, so that the client can send it again.
+func from(sequence uint64, err error) error {
+	if e := errdefs.As(err); e != nil {
+		return e.With("sequence", sequence)
+	}
+	return err
 }
 
 // begin appends one message. What is wrong with the message or with this node's role is its status, so that the stream

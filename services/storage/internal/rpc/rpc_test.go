@@ -211,7 +211,10 @@ func TestPutStreamEnds(t *testing.T) {
 		},
 		"a broken store": {
 			&putStream{in: []*storagev1.PutStreamRequest{{Sequence: 1, Messages: []*storagev1.Message{wireMessage("broken", "x")}}}},
-			func(err error) bool { return errdefs.ClassOf(err) == errdefs.DataLoss },
+			func(err error) bool {
+				e := errdefs.As(err)
+				return e != nil && e.Class == errdefs.DataLoss && e.Meta["sequence"] == "1"
+			},
 		},
 		"a lost client": {&putStream{end: io.ErrUnexpectedEOF}, func(err error) bool { return errors.Is(err, io.ErrUnexpectedEOF) }},
 	} {

@@ -325,7 +325,8 @@ func (s *Store) notAppended(p *Pending, err error) error {
 	return nil
 }
 
-// Finish waits for what Begin's message asks for. The error is nil unless ctx ended first or the store failed for good.
+// Finish waits for what Begin's message asks for. The error is nil unless ctx ended first or the log failed for good
+// (class DataLoss): whoever sees another class may take the message for not stored.
 func (s *Store) Finish(ctx context.Context, p *Pending) (Result, error) {
 	if p.Offset < 0 {
 		s.metrics.done(ctx, p.Status, 0)
@@ -355,10 +356,10 @@ func (s *Store) waitFlushed(ctx context.Context, p *Pending) error {
 		event(ctx, "flushed")
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, watermark.ErrTruncated):
-		p.Status, p.Err = FlushDiskTimeout, errFlushTimeout.With("offset", p.Offset)
-	default:
+	case errdefs.ClassOf(err) == errdefs.DataLoss: // the log has failed
 		return err
+	default: // the deadline, a cut, or the end of the process
+		p.Status, p.Err = FlushDiskTimeout, errFlushTimeout.With("offset", p.Offset)
 	}
 	return nil
 }

@@ -1,8 +1,7 @@
-package role
+package slave
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -10,10 +9,8 @@ import (
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/watermark"
 	"github.com/tandemlog/tandem/services/storage/internal/epoch"
+	"github.com/tandemlog/tandem/services/storage/internal/role/peers"
 )
-
-// errCopied ends the link of a starting master that has all it wanted.
-var errCopied = errdefs.New(errdefs.Canceled, "COPIED", "the log is copied")
 
 // reasonRollbackFull is the reason of the log's error when a range does not fit into the rollback folder.
 const reasonRollbackFull = epoch.ReasonRollbackFull
@@ -28,18 +25,16 @@ func refusalOf(reason, remedy string) error {
 	return &refusal{errdefs.New(errdefs.FailedPrecondition, reason, "the link was refused").WithRemedy("%s", remedy)}
 }
 
-func asRefusal(err error, r **refusal) bool { return errors.As(err, r) }
-
-// cmpReason returns a word for Status for any error.
-func cmpReason(err error) string {
+// Reason returns a word for Status for any error.
+func Reason(err error) string {
 	if r := errdefs.ReasonOf(err); r != "" {
 		return r
 	}
 	return "UNREACHABLE"
 }
 
-// remedyOf returns what an operator can do about err, else what it says.
-func remedyOf(err error) string {
+// Remedy returns what an operator can do about err, else what it says.
+func Remedy(err error) string {
 	if e := errdefs.As(err); e != nil && e.Remedy != "" {
 		return e.Remedy
 	}
@@ -51,16 +46,20 @@ func remedyOf(err error) string {
 
 // session is one Follow to its end: ask, compare where the histories have no epochs in common, do what the answer asks for, and
 // stream.
-func (m *Manager) session(ctx context.Context, addr string, l epoch.Lineage, copying bool) error {
+func (s *Slave) session(ctx context.Context, addr string, copying bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	compared := int64(0)
 	for {
-		own := epoch.Own{
-			Lineage: l, End: m.log.End(), First: m.log.FirstOffset(), FileSize: m.fileSize(), ComparedTo: compared,
-			Copying: copying, Path: m.pathOf(ctx),
+		st, err := s.owner.Stand(ctx)
+		if err != nil {
+			return err
 		}
-		fs, a, err := m.ask(ctx, addr, own)
+		own := epoch.Own{
+			Lineage: st.Lineage, End: s.log.End(), First: s.log.FirstOffset(), FileSize: s.fileSize(), ComparedTo: compared,
+			Copying: copying, Path: st.Path,
+		}
+		fs, a, err := s.ask(ctx, addr, own, st.Downstream)
 		if err != nil {
 			return err
 		}
@@ -72,71 +71,52 @@ func (m *Manager) session(ctx context.Context, addr string, l epoch.Lineage, cop
 		case p.Refused:
 			return refusalOf(p.Reason, p.Remedy)
 		case p.Compare:
-			if compared, err = m.compare(ctx, addr, p.CompareFrom, p.CompareTo); err != nil {
+			if compared, err = s.compare(ctx, addr, p); err != nil {
 				return err
-			}
-			if compared <= p.CompareFrom {
-				compared = epoch.NothingEqual
 			}
 			continue
 		}
-		if err := m.carryOut(ctx, own, a, p); err != nil {
+		if err := s.carryOut(ctx, own, a, p); err != nil {
 			fs.Close()
 			return err
 		}
-		return m.stream(ctx, addr, fs, a, p, copying)
+		return s.stream(ctx, addr, fs, a, p, copying)
 	}
 }
 
 // fileSize is 0 for a log without files.
-func (m *Manager) fileSize() int64 {
-	if m.log.End() <= m.log.FirstOffset() {
+func (s *Slave) fileSize() int64 {
+	if s.log.End() <= s.log.FirstOffset() {
 		return 0
 	}
-	return m.log.FileSize()
-}
-
-// pathOf returns the path of the last upstream; nil when ctx ended, which the next op says too.
-func (m *Manager) pathOf(ctx context.Context) (path []int64) {
-	_ = m.do(ctx, func() error {
-		if len(m.path) > 0 {
-			path = m.path[1:]
-		}
-		return nil
-	})
-	return path
+	return s.log.FileSize()
 }
 
 // ask sends the Follow and takes the first answer.
-func (m *Manager) ask(ctx context.Context, addr string, own epoch.Own) (FollowStream, epoch.FollowAnswer, error) {
+func (s *Slave) ask(ctx context.Context, addr string, own epoch.Own, below []int64) (peers.FollowStream, epoch.FollowAnswer, error) {
 	l := own.Lineage
 	if own.Copying {
 		l = epoch.CopyLineage(l, own.End)
 	}
+	self := s.o.Set.Self
 	req := epoch.FollowRequest{
-		Cluster: m.o.Cluster, BrokerName: m.o.BrokerName, NodeID: m.o.NodeID, Address: m.o.Address,
+		Cluster: self.Cluster, BrokerName: self.BrokerName, NodeID: self.NodeID, Address: s.o.Address, Downstream: below,
 		Epochs: l.Epochs, Promise: l.Promise, End: own.End, First: own.First, FileSize: own.FileSize,
-		MaxFrame: m.o.MaxFrame, ComparedTo: own.ComparedTo,
+		MaxFrame: s.o.MaxFrame, Flushes: s.o.SyncFlush, ComparedTo: own.ComparedTo,
 	}
-	if err := m.do(ctx, func() error { req.Downstream = m.downstream(); return nil }); err != nil {
+	var err error
+	if req.TailChecksum, req.TailSize, err = s.sums.Last(ctx, own.First, own.End); err != nil {
 		return nil, epoch.FollowAnswer{}, err
 	}
-	if req.TailSize = min(tailSize, own.End-own.First); req.TailSize > 0 {
-		sum, err := m.sum(ctx, own.End-req.TailSize, own.End)
-		if err != nil {
-			return nil, epoch.FollowAnswer{}, err
-		}
-		req.TailChecksum = sum
-	}
-	m.update(func(s *State) { s.Upstream.Address, s.Upstream.State = addr, LinkConnecting })
-	fs, err := m.peers.Follow(ctx, addr, req)
+	s.owner.Show(func(up *Upstream) { up.Address, up.State = addr, LinkConnecting }, "")
+	fs, err := s.o.Set.Follow(ctx, addr, req)
 	if err != nil {
 		return nil, epoch.FollowAnswer{}, fmt.Errorf("follow: %w", err)
 	}
-	late := time.AfterFunc(m.o.CallTimeout, fs.Close)
+	late := time.AfterFunc(s.o.Set.Timeout, fs.Close)
 	a, err := fs.Recv()
 	if !late.Stop() && err != nil {
-		err = ErrSilent.With("upstream", addr).With("after", m.o.CallTimeout)
+		err = ErrSilent.With("upstream", addr).With("after", s.o.Set.Timeout)
 	}
 	if err != nil {
 		fs.Close()
@@ -147,85 +127,99 @@ func (m *Manager) ask(ctx context.Context, addr string, own epoch.Own) (FollowSt
 
 // carryOut does what the plan asks for: links below end, what goes is kept and synced, then cut and synced, then the list is
 // saved. A crash anywhere leaves a state from which the next Follow comes to the same end.
-func (m *Manager) carryOut(ctx context.Context, own epoch.Own, a epoch.FollowAnswer, p epoch.Plan) error {
+func (s *Slave) carryOut(ctx context.Context, own epoch.Own, a epoch.FollowAnswer, p epoch.Plan) error {
 	if p.DropLinks {
-		if err := m.do(ctx, func() error { m.dropFollowers(ErrHistoryChanged); return nil }); err != nil {
+		if err := s.owner.DropLinks(ctx, ErrHistoryChanged); err != nil {
 			return err
 		}
 	}
 	if p.Keep {
-		err := m.log.Rollback(p.KeepFrom, a.Epochs.Last().Epoch, m.o.RollbackKeep)
+		err := s.log.Rollback(p.KeepFrom, a.Epochs.Last().Epoch, s.o.RollbackKeep)
 		switch full := errdefs.ReasonOf(err) == reasonRollbackFull; {
-		case full && !m.o.AllowDataLoss:
+		case full && !s.o.AllowDataLoss:
 			return refusalOf(reasonRollbackFull, fmt.Sprintf("[%d, %d) does not fit: raise ha.rollbackKeep, or set allowDataLoss to cut it unkept",
 				p.KeepFrom, own.End))
 		case full:
-			m.slog.Error("range cut without being kept", "from", p.KeepFrom, "to", own.End)
+			s.slog.Error("range cut without being kept", "from", p.KeepFrom, "to", own.End)
 		case err != nil:
 			return fmt.Errorf("keep what is cut: %w", err)
 		}
 	}
-	if err := m.cut(p); err != nil {
+	if err := s.cut(p); err != nil {
 		return fmt.Errorf("cut log: %w", err)
 	}
 	if p.Cut || p.Reset {
-		m.slog.Warn("log cut", "from", own.End, "to", p.At, "kept", p.Keep, "upstream_epoch", a.Epochs.Last().Epoch)
+		s.slog.Warn("log cut", "from", own.End, "to", p.At, "kept", p.Keep, "upstream_epoch", a.Epochs.Last().Epoch)
 	}
-	return m.do(ctx, func() error {
-		m.clean = false
-		m.path = append([]int64{m.o.NodeID}, a.Path...)
-		return m.save(p.Next)
-	})
+	return s.owner.Adopt(ctx, p.Next, a.Path)
 }
 
-func (m *Manager) cut(p epoch.Plan) error {
+// compare finds by checksums how far this log and that of addr are equal.
+func (s *Slave) compare(ctx context.Context, addr string, p epoch.Plan) (int64, error) {
+	s.slog.Info("comparing logs", "upstream", addr, "from", p.CompareFrom, "to", p.CompareTo)
+	equal, err := s.sums.Compare(ctx, p.CompareFrom, p.CompareTo, func(ctx context.Context, from, to, stretch int64) ([]uint32, int64, error) {
+		ctx, cancel := context.WithTimeout(ctx, s.o.SumTimeout)
+		defer cancel()
+		return s.o.Set.RangeChecksum(ctx, addr, from, to, stretch)
+	})
+	if err != nil {
+		return 0, err
+	}
+	s.slog.Info("logs compared", "upstream", addr, "equal_to", equal)
+	if equal <= p.CompareFrom {
+		return epoch.NothingEqual, nil
+	}
+	return equal, nil
+}
+
+func (s *Slave) cut(p epoch.Plan) error {
 	if p.FileSize > 0 {
-		if err := m.log.Adopt(p.FileSize); err != nil {
+		if err := s.log.Adopt(p.FileSize); err != nil {
 			return err
 		}
 	}
 	switch {
 	case p.Cut:
-		return m.log.Truncate(p.At)
+		return s.log.Truncate(p.At)
 	case p.Reset:
-		return m.log.Reset(p.At)
+		return s.log.Reset(p.At)
 	}
 	return nil
 }
 
 // stream receives until the link ends, by whichever side, and returns why.
-func (m *Manager) stream(ctx context.Context, addr string, fs FollowStream, a epoch.FollowAnswer, p epoch.Plan, copying bool) error {
-	m.linkUp(addr, a)
-	m.slog.Info("following", "upstream", addr, "action", a.Action.String(), "from", m.log.End(), "upstream_end", a.End)
+func (s *Slave) stream(ctx context.Context, addr string, fs peers.FollowStream, a epoch.FollowAnswer, p epoch.Plan, copying bool) error {
+	s.linkUp(addr, a)
+	s.slog.Info("following", "upstream", addr, "action", a.Action.String(), "from", s.log.End(), "upstream_end", a.End)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer fs.Close()
 	learned := watermark.New(a.Readable)
-	wg.Go(func() { cancel(m.listen(fs, learned)) })
+	wg.Go(func() { cancel(s.listen(fs, learned)) })
 	args := StreamArgs{Addr: a.HAAddress, Token: &a.Token, Frame: int(a.FrameSize)}
 	if copying {
-		return m.run(ctx, args, func(ctx context.Context) {
-			if m.log.Written().Wait(ctx, a.End) == nil {
+		return s.run(ctx, args, func(ctx context.Context) {
+			if s.log.Written().Wait(ctx, a.End) == nil {
 				cancel(errCopied)
 			}
 		})
 	}
-	return m.run(ctx, args,
-		func(ctx context.Context) { m.applyReadable(ctx, learned) },
-		func(ctx context.Context) { m.becomeWhole(ctx, p.Next, p.Want) },
-		m.watchStall)
+	return s.run(ctx, args,
+		func(ctx context.Context) { s.applyReadable(ctx, learned) },
+		func(ctx context.Context) { s.becomeWhole(ctx, p.Next, p.Want) },
+		s.watchStall)
 }
 
 // run streams beside others until the stream or ctx ends.
-func (m *Manager) run(ctx context.Context, args StreamArgs, beside ...func(context.Context)) error {
+func (s *Slave) run(ctx context.Context, args StreamArgs, beside ...func(context.Context)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	for _, f := range beside {
 		wg.Go(func() { f(ctx) })
 	}
-	err := m.puller.Stream(ctx, args)
+	err := s.puller.Stream(ctx, args)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -235,7 +229,7 @@ func (m *Manager) run(ctx context.Context, args StreamArgs, beside ...func(conte
 }
 
 // listen takes the later answers of an upstream; it returns why the control stream ended.
-func (m *Manager) listen(fs FollowStream, learned *watermark.Mark) error {
+func (s *Slave) listen(fs peers.FollowStream, learned *watermark.Mark) error {
 	for {
 		a, err := fs.Recv()
 		if err != nil {
@@ -244,10 +238,9 @@ func (m *Manager) listen(fs FollowStream, learned *watermark.Mark) error {
 		switch a.Action {
 		case epoch.ActionProgress:
 			learned.Advance(a.Readable)
-			m.update(func(s *State) {
-				up := &s.Upstream
+			s.owner.Show(func(up *Upstream) {
 				up.End, up.Readable, up.LastReceive = max(up.End, a.End), max(up.Readable, a.Readable), time.Now()
-			})
+			}, "")
 		case epoch.ActionRevoke, epoch.ActionRefuse:
 			return refusalOf(a.Reason, a.Remedy)
 		default:
@@ -257,25 +250,24 @@ func (m *Manager) listen(fs FollowStream, learned *watermark.Mark) error {
 }
 
 // watchStall says so when the link is behind and does not move.
-func (m *Manager) watchStall(ctx context.Context) {
-	t := time.NewTicker(m.o.StallAfter)
+func (s *Slave) watchStall(ctx context.Context) {
+	t := time.NewTicker(s.o.StallAfter)
 	defer t.Stop()
-	last := m.log.End()
+	last := s.log.End()
 	for {
 		select {
 		case <-t.C:
 		case <-ctx.Done():
 			return
 		}
-		end := m.log.End()
-		m.update(func(s *State) {
-			up := &s.Upstream
+		end := s.log.End()
+		s.owner.Show(func(up *Upstream) {
 			if end == last && end < up.End {
 				up.State, up.Reason, up.Remedy = LinkStalled, "STALLED", "look at the network and at the upstream's Status; the link begins again by itself when it breaks"
 			} else {
 				up.State, up.Reason, up.Remedy = LinkCatchingUp, "", ""
 			}
-		})
+		}, "")
 		last = end
 	}
 }

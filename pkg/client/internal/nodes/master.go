@@ -1,4 +1,4 @@
-package client
+package nodes
 
 import (
 	"cmp"
@@ -17,65 +17,65 @@ const surveyTimeout = 3 * time.Second
 
 // heard is the answer of one node to a survey.
 type heard struct {
-	node   *node
-	status *NodeStatus
+	node   *Node
+	status *storagev1.StatusResponse
 }
 
-// guess returns the node that puts go to.
-func (c *Client) guess() (*node, error) {
-	c.mu.Lock()
-	addr := c.master
-	c.mu.Unlock()
-	return c.node(addr)
+// Guess returns the node that puts go to.
+func (s *Set) Guess() (*Node, error) {
+	s.mu.Lock()
+	addr := s.master
+	s.mu.Unlock()
+	return s.Get(addr)
 }
 
-// moved notes that puts go to addr from now on.
-func (c *Client) moved(addr string) {
-	c.mu.Lock()
-	c.master = addr
-	c.mu.Unlock()
+// Moved notes that puts go to addr from now on.
+func (s *Set) Moved(addr string) {
+	s.mu.Lock()
+	s.master = addr
+	s.mu.Unlock()
 }
 
-// openMaster returns a node that says of itself that it is an open master: the guess if it does, else one found by asking.
-func (c *Client) openMaster(ctx context.Context) (*node, error) {
-	n, err := c.guess()
+// OpenMaster returns a node that says of itself that it is an open master: the guess if it does, else one found by asking.
+func (s *Set) OpenMaster(ctx context.Context) (*Node, error) {
+	n, err := s.Guess()
 	if err != nil {
 		return nil, err
 	}
 	ask, cancel := context.WithTimeout(ctx, surveyTimeout)
 	defer cancel()
-	st, err := n.admin.Status(ask, &storagev1.StatusRequest{})
+	st, err := n.Admin.Status(ask, &storagev1.StatusRequest{})
 	if err == nil && isOpenMaster(st) {
 		return n, nil
 	}
-	return c.findMaster(ctx)
+	return s.FindMaster(ctx)
 }
 
-// findMaster asks all addresses, and the upstreams of the slaves among them, who is the open master, and notes it.
-func (c *Client) findMaster(ctx context.Context) (*node, error) {
-	c.mu.Lock()
-	addrs := slices.Clone(c.o.Addresses)
-	if !slices.Contains(addrs, c.master) {
-		addrs = append(addrs, c.master)
+// FindMaster asks all addresses, and the upstreams of the slaves among them, who is the open master, and notes it.
+func (s *Set) FindMaster(ctx context.Context) (*Node, error) {
+	s.mu.Lock()
+	addrs := slices.Clone(s.addresses)
+	if !slices.Contains(addrs, s.master) {
+		addrs = append(addrs, s.master)
 	}
-	c.mu.Unlock()
-	answers, err := c.survey(ctx, addrs)
+	s.mu.Unlock()
+	answers, err := s.survey(ctx, addrs)
 	best := bestMaster(answers)
 	if best == nil {
 		var more []string
 		for _, h := range answers {
 			up := h.status.GetUpstream().GetAddress()
-			if checkAddress(up) == nil && !slices.Contains(addrs, up) && !slices.Contains(more, up) {
+			if CheckAddress(up) == nil && !slices.Contains(addrs, up) && !slices.Contains(more, up) {
 				more = append(more, up)
 			}
 		}
-		hop, hopErr := c.survey(ctx, more)
-		best, answers, err = bestMaster(hop), append(answers, hop...), errorsJoin(err, hopErr)
+		hop, hopErr := s.survey(ctx, more)
+		best, answers, err = bestMaster(hop), append(answers, hop...), Join(err, hopErr)
 	}
 	if best == nil {
 		return nil, noMaster(answers, err)
 	}
-	c.moved(best.addr)
+	s.Moved(best.Addr)
 	return best, nil
 }
 
@@ -86,7 +86,7 @@ func noMaster(answers []heard, err error) error {
 	}
 	lines := make([]string, 0, len(answers))
 	for _, h := range answers {
-		line := h.node.addr + " is a " + RoleName(h.status.GetRole())
+		line := h.node.Addr + " is a " + RoleName(h.status.GetRole())
 		if r := h.status.GetReason(); r != "" {
 			line += ", " + r
 		}
@@ -103,28 +103,28 @@ func noMaster(answers []heard, err error) error {
 }
 
 // survey asks every address for its status at once. The error joins those of the nodes that did not answer.
-func (c *Client) survey(ctx context.Context, addrs []string) ([]heard, error) {
+func (s *Set) survey(ctx context.Context, addrs []string) ([]heard, error) {
 	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
 	defer cancel()
 	answers, errs := make([]heard, len(addrs)), make([]error, len(addrs))
 	var wg sync.WaitGroup
 	for i, addr := range addrs {
 		wg.Go(func() {
-			n, err := c.node(addr)
+			n, err := s.Get(addr)
 			if err != nil {
 				errs[i] = err
 				return
 			}
-			st, err := n.admin.Status(ctx, &storagev1.StatusRequest{})
-			answers[i], errs[i] = heard{n, st}, explain(err, addr)
+			st, err := n.Admin.Status(ctx, &storagev1.StatusRequest{})
+			answers[i], errs[i] = heard{n, st}, Explain(err, addr)
 		})
 	}
 	wg.Wait()
-	return slices.DeleteFunc(answers, func(h heard) bool { return h.status == nil }), errorsJoin(errs...)
+	return slices.DeleteFunc(answers, func(h heard) bool { return h.status == nil }), Join(errs...)
 }
 
 // bestMaster returns the open master with the highest epoch, or nil.
-func bestMaster(answers []heard) *node {
+func bestMaster(answers []heard) *Node {
 	open := slices.DeleteFunc(slices.Clone(answers), func(h heard) bool { return !isOpenMaster(h.status) })
 	if len(open) == 0 {
 		return nil
@@ -132,11 +132,11 @@ func bestMaster(answers []heard) *node {
 	return slices.MaxFunc(open, func(a, b heard) int { return cmp.Compare(lastEpoch(a.status), lastEpoch(b.status)) }).node
 }
 
-func isOpenMaster(s *NodeStatus) bool {
+func isOpenMaster(s *storagev1.StatusResponse) bool {
 	return s.GetOpen() && (s.GetRole() == storagev1.Role_ROLE_SYNC_MASTER || s.GetRole() == storagev1.Role_ROLE_ASYNC_MASTER)
 }
 
-func lastEpoch(s *NodeStatus) int64 {
+func lastEpoch(s *storagev1.StatusResponse) int64 {
 	if e := s.GetEpochs(); len(e) > 0 {
 		return e[len(e)-1].GetEpoch()
 	}
@@ -144,13 +144,10 @@ func lastEpoch(s *NodeStatus) int64 {
 }
 
 // RoleName returns a role as RocketMQ's config writes it: SYNC_MASTER, ASYNC_MASTER, SLAVE.
-func RoleName(r storagev1.Role) string { return enumName(r.String(), "ROLE_", int32(r)) }
+func RoleName(r storagev1.Role) string { return EnumName(r.String(), "ROLE_", int32(r)) }
 
-// StatusName returns a put's status as RocketMQ writes it: PUT_OK, FLUSH_SLAVE_TIMEOUT, ...
-func StatusName(s Status) string { return enumName(s.String(), "PUT_STATUS_", int32(s)) }
-
-// enumName cuts the prefix that protobuf wants from a value's name; a value that this build does not know stays a number.
-func enumName(name, prefix string, value int32) string {
+// EnumName cuts the prefix that protobuf wants from a value's name; a value that this build does not know stays a number.
+func EnumName(name, prefix string, value int32) string {
 	if short, ok := strings.CutPrefix(name, prefix); ok {
 		return short
 	}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+)
+
+// cluster is a master that takes puts and slaves that may be connected to it.
+type cluster struct {
+	r      *rig
+	master *worker
+	addr   string
+	slaves []*slave
+	joined int // the first of them
+}
+
+type slave struct {
+	*worker
+	at int // end of its log
+}
+
+// cluster returns this round's master with n slaves connected that have everything.
+func (r *rig) cluster(ctx context.Context, n int) (*cluster, error) {
+	if r.puts == nil {
+		c := &cluster{r: r}
+		r.puts = c
+		if err := c.start(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return r.puts, r.puts.connect(ctx, n)
+}
+
+// start opens the master and puts until its first file is full: the one that follows was made ahead, as all later ones are.
+func (c *cluster) start(ctx context.Context) (err error) {
+	if c.master, err = c.r.open(ctx, c.r.mem, putFile, ""); err != nil {
+		return err
+	}
+	a, err := c.master.do("lead congestion=%s", c.r.congestion)
+	if err != nil {
+		return err
+	}
+	c.addr = a.Text["addr"]
+	_, err = c.master.do("fill body=%d bytes=%d", 32<<10, putFile)
+	return err
+}
+
+func (c *cluster) connect(ctx context.Context, n int) error {
+	for len(c.slaves) < n {
+		w, err := c.r.open(ctx, c.r.mem, putFile, "eager=1")
+		if err != nil {
+			return err
+		}
+		c.slaves = append(c.slaves, &slave{worker: w, at: putFile})
+		if _, err := w.do("reset start=%d", putFile); err != nil {
+			return err
+		}
+	}
+	for ; c.joined < n; c.joined++ {
+		s := c.slaves[c.joined]
+		if err := join(c.master, c.addr, s.worker, c.joined, s.at, 0, c.r.congestion); err != nil {
+			return err
+		}
+	}
+	for ; c.joined > n; c.joined-- {
+		s := c.slaves[c.joined-1]
+		a, err := s.do("leave")
+		if err != nil {
+			return err
+		}
+		s.at = int(a.Number["end"])
+	}
+	_, err := c.master.do("acked slaves=%d", n)
+	return err
+}
+
+// join connects a slave to a master. frame 0: the size that a RocketMQ slave gets.
+func join(master *worker, addr string, slave *worker, node, start, frame int, congestion string) error {
+	a, err := master.do("grant node=%d start=%d frame=%d", node, start, frame)
+	if err != nil {
+		return err
+	}
+	_, err = slave.do("join addr=%s token=%s frame=%d congestion=%s", addr, a.Text["token"], frame, congestion)
+	return err
+}
+
+func (c *cluster) end() error {
+	var errs []error
+	for _, s := range c.slaves {
+		errs = append(errs, s.end())
+	}
+	if c.master != nil {
+		errs = append(errs, c.master.end())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// row is a line of the table.
+type row struct {
+	id, what string
+	value    formula
+	goal     goal
+}
+
+// formula computes a row from the probes of one round.
+type formula struct {
+	needs []string
+	of    func(round) float64
+}
+
+// figure is one number of a probe.
+type figure struct{ probe, name string }
+
+func (f figure) in(r round) float64 { return r[f.probe][f.name] }
+
+// goal is what a row should reach; without a test it is only reported.
+type goal struct {
+	text string
+	met  func(float64) bool
+}
+
+func atLeast(n float64) goal {
+	return goal{fmt.Sprintf(">= %g", n), func(v float64) bool { return v >= n }}
+}
+
+func atMost(n float64) goal {
+	return goal{fmt.Sprintf("<= %g", n), func(v float64) bool { return v <= n }}
+}
+
+// rows are all lines. The numbers in front are those of the project's list of goals; more than one line may share one.
+func rows() []row {
+	const (
+		limit, ping              = "plain stream", "ping-pong"
+		sync1, sync64, sync512   = "sync put, c=1", "sync put, c=64", "sync put, c=512"
+		slaves2, slaves4, slave8 = "put to 2 slaves", "put to 4 slaves", "put to 8 slaves"
+	)
+	stream := func(probe string) formula { return over(figure{probe, "MB/s"}, figure{limit, "MB/s"}) }
+	put := func(a, b, name string) formula { return over(figure{a, name}, figure{b, name}) }
+	return []row{
+		{"1", "catch-up to a slave, 32 KiB frames / plain stream", stream("stream, 32 KiB frames, file in cache"), atLeast(0.8)},
+		{"1", "the same, granted 256 KiB frames", stream("stream, granted frames, file in cache"), atLeast(1)},
+		{"1", "the same, records of 1 KiB", stream("stream of 1 KiB, granted frames, file in cache"), goal{}},
+		{"2", "catch-up into a file never touched, 32 KiB frames / plain stream", stream("stream, 32 KiB frames"), atLeast(0.7)},
+		{"2", "the same, granted 256 KiB frames", stream("stream, granted frames"), atLeast(0.7)},
+		{"2", "the same, records of 1 KiB", stream("stream of 1 KiB, granted frames"), goal{}},
+		{"3", "sync put c=1, p50 / ping-pong p50", put(sync1, ping, "p50 us"), atMost(1)},
+		{"3", "sync put c=1, p99 / ping-pong p99", put(sync1, ping, "p99 us"), atMost(2)},
+		{"4", "sync puts c=64 in the time of a ping-pong", within(figure{sync64, "per second"}, figure{ping, "p50 us"}), atLeast(20)},
+		{"4", "sync put c=64, p99 / ping-pong p99", put(sync64, ping, "p99 us"), atMost(3)},
+		{"5", "sync puts c=512 in the time of a ping-pong", within(figure{sync512, "per second"}, figure{ping, "p50 us"}), atLeast(60)},
+		{"6", "sync / async puts, c=512, in the master's process", put(sync512, "async put, c=512", "per second"), atLeast(0.8)},
+		{"8", "rate with 2 slaves that all ack / with 1, c=64", put(slaves2, sync64, "per second"), atLeast(0.7)},
+		{"8", "with 4", put(slaves4, sync64, "per second"), atLeast(0.5)},
+		{"8", "with 8", put(slave8, sync64, "per second"), atLeast(0.28)},
+		{"8", "p99 with 8 slaves / with 1", put(slave8, sync64, "p99 us"), atMost(4)},
+		{"8", "bytes to all slaves, least step of 1, 2, 4, 8", leastStep(sync64, slaves2, slaves4, slave8), atLeast(1)},
+		{"8", "bytes to 8 slaves / to 1", scaled(put(slave8, sync64, "per second"), 8), atLeast(1.8)},
+		{"19", "allocations of the master, a sync put", only(figure{"allocations", "master, per put"}), atMost(1)},
+		{"19", "allocations of the slave, a message", only(figure{"allocations", "slave, per message"}), atMost(0.01)},
+	}
+}
+
+func only(f figure) formula { return formula{[]string{f.probe}, f.in} }
+
+func over(a, b figure) formula {
+	return formula{[]string{a.probe, b.probe}, func(r round) float64 { return a.in(r) / b.in(r) }}
+}
+
+// within is how much of a rate falls into a time in microseconds.
+func within(rate, us figure) formula {
+	return formula{[]string{rate.probe, us.probe}, func(r round) float64 { return rate.in(r) * us.in(r) / 1e6 }}
+}
+
+func scaled(f formula, by float64) formula {
+	return formula{f.needs, func(r round) float64 { return by * f.of(r) }}
+}
+
+// leastStep is the least growth of the bytes to all slaves when their number doubles.
+func leastStep(probes ...string) formula {
+	return formula{probes, func(r round) float64 {
+		steps := make([]float64, 0, len(probes))
+		for i := 1; i < len(probes); i++ {
+			steps = append(steps, 2*r[probes[i]]["per second"]/r[probes[i-1]]["per second"])
+		}
+		return slices.Min(steps)
+	}}
+}
+
+// choose returns the rows of a list as 3,4; all for an empty one.
+func choose(all []row, list string) ([]row, error) {
+	if list == "" {
+		return all, nil
+	}
+	var chosen []row
+	for id := range strings.SplitSeq(list, ",") {
+		n := len(chosen)
+		for _, r := range all {
+			if r.id == strings.TrimSpace(id) {
+				chosen = append(chosen, r)
+			}
+		}
+		if n == len(chosen) {
+			return nil, fmt.Errorf("there is no row %q; there are %s", id, ids(all))
+		}
+	}
+	return chosen, nil
+}
+
+func ids(all []row) string {
+	var out []string
+	for _, r := range all {
+		if !slices.Contains(out, r.id) {
+			out = append(out, r.id)
+		}
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,60 @@
+package nodes
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/grpcx"
+)
+
+// Join is errors.Join that keeps a single error as it is.
+func Join(errs ...error) error {
+	var one error
+	n := 0
+	for _, e := range errs {
+		if e != nil {
+			one = e
+			n++
+		}
+	}
+	if n <= 1 {
+		return one
+	}
+	return errors.Join(errs...)
+}
+
+// Explain turns an error of a call into one of errdefs that names the node.
+func Explain(err error, addr string) error {
+	err = grpcx.FromStatus(err)
+	var many interface{ Unwrap() []error } // several field errors: their fields say more than an address
+	e := errdefs.As(err)
+	if e == nil || errors.As(err, &many) || e.Meta["address"] != "" {
+		return err
+	}
+	return e.With("address", addr)
+}
+
+// Backoff returns the pause before try n+1: 50 ms doubling to 2 s, of which a random half is taken off.
+func Backoff(n int) time.Duration {
+	const first, most = 50 * time.Millisecond, 2 * time.Second
+	d := most
+	if n < 6 {
+		d = min(first<<n, most)
+	}
+	return d/2 + rand.N(d/2)
+}
+
+// Sleep waits and reports whether ctx lasted.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,121 @@
+package peers
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tandemlog/tandem/services/storage/internal/epoch"
+)
+
+// FollowStream is a control stream. Recv ends when ctx of Follow does, or after Close.
+type FollowStream interface {
+	Recv() (epoch.FollowAnswer, error)
+	Close()
+}
+
+// Peers asks other storages.
+type Peers interface {
+	Promise(ctx context.Context, addr string, p epoch.PromiseRequest) (epoch.Heard, error)
+	Follow(ctx context.Context, addr string, r epoch.FollowRequest) (FollowStream, error)
+	RangeChecksum(ctx context.Context, addr string, from, to, stretch int64) (sums []uint32, upTo int64, err error)
+}
+
+// Set is the nodes of ha.peers as one of them sees it.
+type Set struct {
+	Peers
+	// Others are the gRPC addresses of the other nodes.
+	Others []string
+	// Self is what this node says of itself when it asks.
+	Self epoch.PromiseRequest
+	// Timeout of a call.
+	Timeout time.Duration
+}
+
+// N is the size of the set, this node included.
+func (s Set) N() int { return len(s.Others) + 1 }
+
+// Round is what the peers said to one PromiseRequest.
+type Round struct {
+	Heard  []epoch.Heard
+	From   []string // addresses, as heard
+	silent []string // addresses of the others, with what was wrong
+}
+
+// Hear asks all peers at once; a zero reign only asks.
+func (s Set) Hear(ctx context.Context, reign epoch.Promise) Round {
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	req := s.Self
+	req.Reign = reign
+	heard := make([]epoch.Heard, len(s.Others))
+	errs := make([]error, len(s.Others))
+	var wg sync.WaitGroup
+	for i, addr := range s.Others {
+		wg.Go(func() { heard[i], errs[i] = s.Promise(ctx, addr, req) })
+	}
+	wg.Wait()
+	ids := []int64{s.Self.NodeID}
+	var r Round
+	for i, h := range heard {
+		err := errs[i]
+		if err == nil {
+			err = h.Epochs.Check()
+		}
+		if err == nil && slices.Contains(ids, h.NodeID) {
+			err = fmt.Errorf("its node id %d is taken", h.NodeID)
+		}
+		if err != nil {
+			r.silent = append(r.silent, fmt.Sprintf("%s (%v)", s.Others[i], err))
+			continue
+		}
+		ids = append(ids, h.NodeID)
+		r.Heard, r.From = append(r.Heard, h), append(r.From, s.Others[i])
+	}
+	return r
+}
+
+// OpenMaster returns the address of the open master with the newest reign, "" when none was heard.
+func (r Round) OpenMaster() string {
+	best, addr := epoch.Promise{}, ""
+	for i, h := range r.Heard {
+		if k := h.Known(); h.OpenMaster && (addr == "" || k.Epoch > best.Epoch) {
+			best, addr = k, r.From[i]
+		}
+	}
+	return addr
+}
+
+// Absent says who did not answer, for the end of a remedy.
+func (r Round) Absent() string {
+	if len(r.silent) == 0 {
+		return ""
+	}
+	return "; no answer from " + strings.Join(r.silent, ", ")
+}
+
+// Backoff is a pause that doubles from Least, with full jitter, up to Most.
+type Backoff struct {
+	Least, Most time.Duration
+	now         time.Duration
+}
+
+// Reset makes the next pause a short one.
+func (b *Backoff) Reset() { b.now = 0 }
+
+// Wait pauses; false when ctx ended.
+func (b *Backoff) Wait(ctx context.Context) bool {
+	b.now = min(max(2*b.now, b.Least), b.Most)
+	t := time.NewTimer(b.Least/2 + rand.N(b.now)) //nolint:gosec // jitter
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
