@@ -21,8 +21,8 @@ import (
 
 // Defaults.
 const (
-	// DefaultMaxMessage bounds an encoded message: a body of 4 MiB with its properties fits.
-	DefaultMaxMessage = 4<<20 + 64<<10
+	// DefaultMaxMessage bounds an encoded message: a body of 4 MiB fits with all that comes with it in a request or reply.
+	DefaultMaxMessage = 5 << 20
 	// DefaultTimeout is given to unary calls that come without a deadline.
 	DefaultTimeout = 10 * time.Second
 

@@ -68,7 +68,7 @@ func (q *Queue) create(start int64, reserve bool, prepare func(*File) error) (*F
 	}
 	h, err := q.fsys.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // Create wraps
+		return nil, err
 	}
 	f := newFile(final, start, q.FileSize(), h)
 	err = q.fill(f, reserve, prepare)
@@ -105,7 +105,7 @@ func (q *Queue) fill(f *File, reserve bool, prepare func(*File) error) error {
 		err = f.mapForReading()
 	}
 	if err != nil {
-		return err //nolint:wrapcheck // Create wraps
+		return err
 	}
 	return f.Sync()
 }
@@ -118,7 +118,7 @@ func (q *Queue) RemoveFrom(offset int64, dispose func(f *File, path string) erro
 		if err := f.close(q.o.Grace); err != nil {
 			return err
 		}
-		q.change(func(files []*File) []*File { return files[:len(files)-1 : len(files)-1] })
+		q.change(func(files []*File) []*File { return files[: len(files)-1 : len(files)-1] })
 		if err := q.dispose(f, dispose); err != nil {
 			return err
 		}

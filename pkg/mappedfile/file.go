@@ -142,7 +142,7 @@ func (f *File) Writable() ([]byte, error) {
 // ReadAt reads at a position, without the mapping.
 func (f *File) ReadAt(p []byte, pos int64) (int, error) {
 	n, err := f.file.ReadAt(p, pos)
-	return n, err //nolint:wrapcheck // a PathError, or io.EOF as it is
+	return n, err
 }
 
 // WriteAt writes p at a position, without the mapping, which shows it at once.
@@ -151,7 +151,7 @@ func (f *File) WriteAt(p []byte, pos int64) (int, error) {
 		return 0, f.outside(pos, int64(len(p)))
 	}
 	n, err := f.file.WriteAt(p, pos)
-	return n, err //nolint:wrapcheck // a PathError or vfs.ErrNoSpace
+	return n, err
 }
 
 // WritevAt writes bufs side by side from a position.
@@ -164,7 +164,7 @@ func (f *File) WritevAt(bufs [][]byte, pos int64) (int, error) {
 		return 0, f.outside(pos, total)
 	}
 	n, err := f.file.WritevAt(bufs, pos)
-	return n, err //nolint:wrapcheck // a PathError or vfs.ErrNoSpace
+	return n, err
 }
 
 func (f *File) outside(pos, n int64) error {
@@ -181,18 +181,6 @@ func (f *File) Reserve() error {
 		return fmt.Errorf("reserve file: %w", err)
 	}
 	f.reserved.Store(true)
-	return nil
-}
-
-// Populate makes the pages of [pos, pos+n) present in the memory of Writable, so that the first store there does not
-// fault.
-func (f *File) Populate(pos, n int64) error {
-	if f.write == nil {
-		return nil
-	}
-	if err := f.write.Populate(pos, n); err != nil {
-		return fmt.Errorf("populate file: %w", err)
-	}
 	return nil
 }
 
@@ -215,11 +203,11 @@ func (f *File) overwrite(pos, n int64) error {
 		part := buf[:min(chunk-pos%chunk, end-pos)]
 		m, err := f.file.ReadAt(part, pos)
 		if m < len(part) {
-			return err //nolint:wrapcheck // Zero wraps
+			return err
 		}
 		if !bytes.Equal(part, zeros[:m]) {
 			if _, err := f.file.WriteAt(zeros[:m], pos); err != nil {
-				return err //nolint:wrapcheck // Zero wraps
+				return err
 			}
 		}
 		pos += int64(m)

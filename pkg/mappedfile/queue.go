@@ -258,10 +258,15 @@ func (q *Queue) Close() error {
 	return errors.Join(errs...)
 }
 
-// makeDir makes the folder, durably.
+// makeDir makes the folder, durably. A folder that is there although making it failed may vanish in a power cut, with
+// all that is put into it: ErrSync.
 func (q *Queue) makeDir() error {
-	if err := durable.MkdirAll(q.fsys, q.dir); err != nil {
-		return fmt.Errorf("make folder: %w", err)
+	err := durable.MkdirAll(q.fsys, q.dir)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if _, serr := q.fsys.Stat(q.dir); serr == nil {
+		return ErrSync.With("folder", filepath.Base(q.dir)).Wrap(err)
+	}
+	return fmt.Errorf("make folder: %w", err)
 }

@@ -75,14 +75,14 @@ func runService[C any](spec *Spec[C], cfg *C, flags *flagValues, p *process) int
 	}
 	env := &Env{Telemetry: t, Name: spec.Name, Version: spec.Version, Budget: common.ShutdownTimeout}
 	build := func(ctx context.Context) ([]Actor, error) { return spec.Build(ctx, cfg, env) }
-	if err := serve(ctx, env, build); err != nil {
+	if err := Serve(ctx, env, build); err != nil {
 		return p.lastWord(spec.Name, t, common.Telemetry.LogFormat == telemetry.JSON, err)
 	}
 	return ExitOK
 }
 
-// serve runs telemetry around the build and the group.
-func serve(ctx context.Context, env *Env, build func(context.Context) ([]Actor, error)) error {
+// Serve builds a service and runs it until ctx or an actor ends, as Main does, also several in one process.
+func Serve(ctx context.Context, env *Env, build func(context.Context) ([]Actor, error)) error {
 	log := env.Logger.With(slog.String("component", "service"))
 	log.Info("starting", slog.String("service", env.Name), slog.String("version", env.Version), slog.Int("pid", os.Getpid()))
 

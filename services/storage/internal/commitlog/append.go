@@ -64,6 +64,7 @@ func (l *Log) append(b *Batch, total int64) (Appended, error) {
 	if err := l.place(total); err != nil {
 		return Appended{}, err
 	}
+	l.askAhead()
 	a := Appended{Offset: l.end, Next: l.end + total, StoreTimestamp: l.o.Now().UnixMilli()}
 	if b.Cursor != nil {
 		a.QueueOffset = b.Cursor.next
@@ -101,7 +102,7 @@ func (l *Log) write(records [][]byte) error {
 	default:
 		_, err = l.tail.WritevAt(records, pos)
 	}
-	return err //nolint:wrapcheck // fail wraps
+	return err
 }
 
 // place makes tail and store those of a file with room for total bytes and a blank record behind them. Until the next
@@ -160,14 +161,19 @@ func (l *Log) begin() error {
 		}
 		l.setTail(f, nil)
 	}
-	if !l.asked && l.ahead.Load() {
-		l.asked = true
-		select {
-		case l.kick <- struct{}{}:
-		default:
-		}
+	return l.tail.Reserve()
+}
+
+// askAhead tells Run, once a file, that its successor may be made.
+func (l *Log) askAhead() {
+	if l.asked || !l.ahead.Load() {
+		return
 	}
-	return l.tail.Reserve() //nolint:wrapcheck // names the file already
+	l.asked = true
+	select {
+	case l.kick <- struct{}{}:
+	default:
+	}
 }
 
 func (l *Log) setTail(f *mappedfile.File, store []byte) {
@@ -178,9 +184,9 @@ func (l *Log) setTail(f *mappedfile.File, store []byte) {
 // writable returns the memory of f for stores, reserved; nil with SyncFlush.
 func (l *Log) writable(f *mappedfile.File) ([]byte, error) {
 	if l.o.SyncFlush {
-		return nil, f.Reserve() //nolint:wrapcheck // names the file already
+		return nil, f.Reserve()
 	}
-	return f.Writable() //nolint:wrapcheck // names the file already
+	return f.Writable()
 }
 
 // fileAt returns the file that holds offset, which is made unless it was made ahead.
@@ -195,7 +201,7 @@ func (l *Log) fileAt(offset int64) (*mappedfile.File, error) {
 	if errors.Is(err, mappedfile.ErrSync) {
 		return nil, l.fail(err)
 	}
-	return f, err //nolint:wrapcheck // names the file already
+	return f, err
 }
 
 // fillUp closes the tail by RocketMQ's blank record; a rest too small for one stays zero.
@@ -204,7 +210,7 @@ func (l *Log) fillUp(free int64) error {
 		return nil
 	}
 	var blank [message.BlankSize]byte
-	binary.BigEndian.PutUint32(blank[:], uint32(free)) //nolint:gosec // a file's rest
+	binary.BigEndian.PutUint32(blank[:], uint32(free))
 	binary.BigEndian.PutUint32(blank[4:], message.MagicBlank)
 	pos := l.end - l.tail.Start()
 	if l.store != nil {
@@ -212,7 +218,7 @@ func (l *Log) fillUp(free int64) error {
 		return nil
 	}
 	_, err := l.tail.WriteAt(blank[:], pos)
-	return err //nolint:wrapcheck // fail wraps
+	return err
 }
 
 // AppendRaw writes what a master sent: bodies side by side from offset, which must be the end (ErrGap). They may begin, end

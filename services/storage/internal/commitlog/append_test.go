@@ -275,10 +275,10 @@ func TestAhead(t *testing.T) {
 			if c := <-created; c != "00000000000000016384" {
 				t.Errorf("then %s", c)
 			}
-			left := killed(fsys)
 			if err := stop(); err != nil {
 				t.Fatal(err)
 			}
+			left := killed(fsys)
 			closeLog(t, l, true)
 			if n := len(logFiles(t, fsys, root)); n != 2 {
 				t.Errorf("%d files after a clean stop", n)

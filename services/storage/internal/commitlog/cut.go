@@ -68,7 +68,7 @@ func (l *Log) Adopt(fileSize int64) error {
 	defer l.mu.Unlock()
 	l.makeMu.Lock()
 	defer l.makeMu.Unlock()
-	return l.queue.SetFileSize(fileSize) //nolint:wrapcheck // names both sizes
+	return l.queue.SetFileSize(fileSize)
 }
 
 // DropBefore removes whole files that end at or before offset, never the last one, and returns the new first offset.
@@ -101,8 +101,10 @@ func (l *Log) cut(c cut.Cut) error {
 	}
 	l.makeMu.Lock()
 	defer l.makeMu.Unlock()
-	if err := l.syncBelow(c); err != nil {
-		return err
+	if !c.Reset { // what stays counts as flushed
+		if err := l.queue.SyncRange(l.Flushed().Load(), c.To); err != nil {
+			return l.fail(err)
+		}
 	}
 	if err := l.drain(c); err != nil {
 		return err
@@ -124,37 +126,19 @@ func (l *Log) cut(c cut.Cut) error {
 	return nil
 }
 
-// syncBelow makes what stays durable, as everything below the new end counts as flushed.
-func (l *Log) syncBelow(c cut.Cut) error {
-	if c.Reset {
-		return nil
-	}
-	if err := l.queue.SyncRange(l.Flushed().Load(), c.To); err != nil {
-		return l.fail(err)
-	}
-	return nil
-}
-
 // drain waits for the readers of all files that the cut touches.
 func (l *Log) drain(c cut.Cut) error {
-	deadline := time.Now().Add(l.grace())
+	deadline := time.Now().Add(l.o.Grace)
 	for _, f := range l.queue.Files() {
 		if !c.Reset && f.End() <= c.To {
 			continue
 		}
 		if err := f.Drain(time.Until(deadline)); err != nil {
 			l.admit()
-			return err //nolint:wrapcheck // names the file
+			return err
 		}
 	}
 	return nil
-}
-
-func (l *Log) grace() time.Duration {
-	if l.o.Grace != 0 {
-		return l.o.Grace
-	}
-	return defaultGrace
 }
 
 func (l *Log) admit() {
@@ -169,14 +153,14 @@ func (l *Log) announce(c cut.Cut) error {
 	if err != nil && !errors.Is(err, vfs.ErrNoSpace) {
 		return l.fail(err)
 	}
-	return err //nolint:wrapcheck // says what it did
+	return err
 }
 
 // finishCut carries out a cut that a crash interrupted.
 func (l *Log) finishCut() error {
 	c, err := cut.Pending(l.fsys, l.root)
 	if err != nil || c == nil {
-		return err //nolint:wrapcheck // names the file
+		return err
 	}
 	if err := l.carryOut(*c); err != nil {
 		return err
@@ -189,12 +173,12 @@ func (l *Log) finishCut() error {
 func (l *Log) carryOut(c cut.Cut) error {
 	l.lowerCheckpoint(c)
 	if err := l.cp.Write(); err != nil {
-		return err //nolint:wrapcheck // says what it wrote
+		return err
 	}
 	if err := cut.Apply(l.fsys, l.root, l.queue, c); err != nil {
-		return err //nolint:wrapcheck // says what it cut
+		return err
 	}
-	return cut.Withdraw(l.fsys, l.root) //nolint:wrapcheck // says what it removed
+	return cut.Withdraw(l.fsys, l.root)
 }
 
 // lowerCheckpoint takes back what the checkpoint says about bytes that go.

@@ -1,6 +1,9 @@
 package commitlog
 
-import "github.com/tandemlog/tandem/pkg/errdefs"
+import (
+	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/services/storage/internal/commitlog/cut"
+)
 
 // Errors of this package. A full disk is vfs.ErrNoSpace, files that do not fit together are mappedfile's errors.
 var (
@@ -18,8 +21,7 @@ var (
 	// ErrClosed: the log was closed.
 	ErrClosed = errdefs.New(errdefs.Unavailable, "LOG_CLOSED", "the log is closed")
 	// ErrRollbackFull: what a cut would take away does not fit into the space for it. Nothing was cut.
-	ErrRollbackFull = errdefs.New(errdefs.ResourceExhausted, "ROLLBACK_FULL", "the bytes to be cut do not fit into the rollback folder").
-			WithRemedy("look at the kept ranges and remove old ones, or raise ha.rollbackKeep")
+	ErrRollbackFull = cut.ErrFull
 	// ErrNotKept: bytes were appended since the range was kept. Nothing was cut.
 	ErrNotKept = errdefs.New(errdefs.Aborted, "ROLLBACK_STALE", "the log has changed since the range was kept")
 )

@@ -12,7 +12,7 @@ import (
 // FlushNow makes everything written so far durable and returns the offset up to which that is true.
 func (l *Log) FlushNow(ctx context.Context) (int64, error) {
 	if err := ctx.Err(); err != nil {
-		return 0, err //nolint:wrapcheck // the context's own
+		return 0, err
 	}
 	if err := l.usable(); err != nil {
 		return 0, err

@@ -56,7 +56,7 @@ func openGolden(t *testing.T, root string, ahead bool, end int64) *commitlog.Rec
 		t.Fatal(err)
 	}
 	stop := run(t, l)
-	if r.End != end || l.End() != end || len(r.Rot) != 0 || r.Lost != 0 || r.CutBytes != 0 {
+	if r.End != end || l.End() != end || r.CheckpointReadable != end || len(r.Rot) != 0 || r.Lost != 0 || r.CutBytes != 0 {
 		t.Errorf("recovered %+v, want the end %d", *r, end)
 	}
 	if l.FileSize() != 256<<10 {

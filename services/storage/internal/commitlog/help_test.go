@@ -24,8 +24,10 @@ const (
 )
 
 func options() commitlog.Options {
-	return commitlog.Options{FileSize: fileSize, BootID: boot, Grace: 50 * time.Millisecond}
+	return commitlog.Options{FileSize: fileSize, BootID: boot, Grace: 50 * time.Millisecond, Now: fixedTime}
 }
+
+func fixedTime() time.Time { return time.UnixMilli(1_700_000_000_000) }
 
 func syncOptions() commitlog.Options {
 	o := options()

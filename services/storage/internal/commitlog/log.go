@@ -150,6 +150,12 @@ func (l *Log) usable() error {
 	return nil
 }
 
+// CheckpointView reads the checkpoint and sets what others know. Run and Close save it.
+type CheckpointView = checkpoint.View
+
+// Checkpoint returns the view.
+func (l *Log) Checkpoint() CheckpointView { return checkpoint.NewView(l.cp) }
+
 // SetAhead says whether the file behind the one in use is made before it is needed. Run does it, after the first append.
 func (l *Log) SetAhead(on bool) { l.ahead.Store(on) }
 

@@ -29,7 +29,7 @@ type Recovery struct {
 	Lost int64
 	// Rot are bad records with sound ones behind them, in order. All is kept.
 	Rot []BadRecord
-	// CheckpointReadable is Readable as saved, at most End; without one, as in a folder of RocketMQ 4, End.
+	// CheckpointReadable is Readable as Tandem saved it, at most End; End in a folder that a broker has used since.
 	CheckpointReadable int64
 	// Foreign are names in the commitlog folder that are no files of the log. They are left alone.
 	Foreign []string
@@ -83,7 +83,7 @@ func (l *Log) open() (*Recovery, error) {
 		Temp: l.path(newFile), Grace: l.o.Grace,
 	})
 	if err != nil {
-		return nil, err //nolint:wrapcheck // Open wraps
+		return nil, err
 	}
 	if size := l.queue.FileSize(); size > math.MaxInt32 {
 		return nil, mappedfile.ErrSize.With("size", size).With("most", math.MaxInt32).

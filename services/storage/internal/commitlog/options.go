@@ -21,7 +21,6 @@ const (
 	defaultFileSize = 1 << 30
 	pageSize        = 4096 // unit of FlushLeastPages
 	checkpointEvery = time.Second
-	defaultGrace    = 10 * time.Second
 )
 
 // Options of a Log; zero values get the defaults that are named.
@@ -56,6 +55,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.FlushThoroughInterval == 0 {
 		o.FlushThoroughInterval = 10 * time.Second
+	}
+	if o.Grace == 0 {
+		o.Grace = 10 * time.Second
 	}
 	if o.Now == nil {
 		o.Now = time.Now

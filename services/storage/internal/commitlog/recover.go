@@ -1,20 +1,19 @@
 package commitlog
 
 import (
-	"github.com/tandemlog/tandem/pkg/mappedfile"
 	"github.com/tandemlog/tandem/services/storage/internal/commitlog/checkpoint"
 	"github.com/tandemlog/tandem/services/storage/internal/commitlog/recovery"
 	"github.com/tandemlog/tandem/services/storage/internal/message"
 )
 
-// slack is what RocketMQ takes off a checkpoint's time, ms.
-const slack = 3000
-
 // recover finds the end of the log, cuts what lies behind it and fills in r.
 func (l *Log) recover(r *Recovery) error {
 	flushed, ours := l.cp.Flushed()
 	if files := l.queue.Files(); len(files) > 0 {
-		from := l.startFile(files, r.Clean)
+		from := recovery.Start(files, recovery.Known{
+			Clean: r.Clean, Flushed: flushed, Ours: ours,
+			OnDisk: min(l.cp.Get(checkpoint.Physic), l.cp.Get(checkpoint.Logics)),
+		})
 		trusted := int64(-1)
 		if r.Clean && ours {
 			trusted = flushed // a clean stop of our own has left nothing behind it
@@ -29,43 +28,25 @@ func (l *Log) recover(r *Recovery) error {
 		if !w.Clean {
 			var err error
 			if r.CutBytes, err = recovery.CutBehind(files, w.End); err != nil {
-				return err //nolint:wrapcheck // Open wraps
+				return err
 			}
 		}
 		if err := l.queue.SyncRange(r.ScannedFrom, r.End); err != nil {
-			return err //nolint:wrapcheck // Open wraps
+			return err
 		}
 	} else if ours {
 		r.Lost = flushed
 	}
 	r.CheckpointReadable = r.End
-	if saved := l.cp.Get(checkpoint.Confirm); saved > 0 {
+	saved := l.cp.Get(checkpoint.Confirm)
+	if saved > 0 && ours { // RocketMQ 5 leaves the start of the record that was the last at its own start
 		r.CheckpointReadable = max(r.FirstOffset, min(saved, r.End))
+	}
+	if saved != 0 {
 		l.cp.Set(checkpoint.Confirm, r.CheckpointReadable)
 	}
 	l.cp.SetFlushed(r.End, 0)
 	return nil
-}
-
-// startFile chooses the file whose records are checked first; those before it are known to be durable. The last flush
-// that Tandem noted says it to the byte; without one the rules are RocketMQ's: after a clean stop the last file that has
-// records, after a crash the last one whose first record is older than what log and queues had on disk.
-func (l *Log) startFile(files []*mappedfile.File, clean bool) int {
-	flushed, ours := l.cp.Flushed()
-	oldest := max(0, min(l.cp.Get(checkpoint.Physic), l.cp.Get(checkpoint.Logics))-slack)
-	for i := len(files) - 1; i > 0; i-- {
-		if ours {
-			if files[i].Start() <= flushed {
-				return i
-			}
-			continue
-		}
-		stamp, ok := recovery.FirstStamp(files[i])
-		if ok && (clean || stamp != 0 && stamp <= oldest) {
-			return i
-		}
-	}
-	return 0
 }
 
 // WholeEnd returns the offset behind the last whole record. It is below End where a slave's stream has stopped inside a

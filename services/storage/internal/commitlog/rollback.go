@@ -10,7 +10,7 @@ type Kept = cut.Kept
 
 // ListRollbacks lists what was kept in the folder of a storage, by name.
 func ListRollbacks(fsys vfs.FS, root string) ([]Kept, error) {
-	return cut.List(fsys, root) //nolint:wrapcheck // says what it lists
+	return cut.List(fsys, root)
 }
 
 // Rollback keeps [to, End) for the Truncate(to) or Reset that must follow before anything is appended: the part of the
@@ -33,32 +33,15 @@ func (l *Log) Rollback(to, epoch, keep int64) (Kept, error) {
 	if to == end {
 		return k, nil
 	}
-	if err := l.roomFor(k, keep); err != nil {
+	if err := cut.Room(l.fsys, l.root, k, keep); err != nil {
 		return Kept{}, err
 	}
 	if err := l.flush(); err != nil {
 		return Kept{}, err
 	}
 	if err := cut.Keep(l.fsys, l.root, l.queue, k); err != nil {
-		return Kept{}, err //nolint:wrapcheck // names the range
+		return Kept{}, err
 	}
 	l.kept = &k
 	return k, nil
-}
-
-func (l *Log) roomFor(k Kept, keep int64) error {
-	all, err := cut.List(l.fsys, l.root)
-	if err != nil {
-		return err //nolint:wrapcheck // says what it lists
-	}
-	have := int64(0)
-	for _, old := range all {
-		if old.Name != k.Name {
-			have += old.Bytes
-		}
-	}
-	if have+k.Bytes > keep {
-		return ErrRollbackFull.With("need", k.Bytes).With("kept", have).With("limit", keep)
-	}
-	return nil
 }

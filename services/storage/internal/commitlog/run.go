@@ -11,10 +11,8 @@ import (
 	"github.com/tandemlog/tandem/services/storage/internal/commitlog/checkpoint"
 )
 
-const (
-	zeroPiece     = 1 << 20
-	populatePiece = 8 << 20
-)
+// zeroPiece is how many zeros are written at a time, bytes.
+const zeroPiece = 1 << 20
 
 // Run flushes, saves the checkpoint every second when it has changed and makes files ahead, until ctx ends (nil) or the log
 // fails: then it returns the fault, and every mark is closed with it.
@@ -86,50 +84,47 @@ func (l *Log) runAhead(ctx context.Context) {
 	}
 }
 
+// makeAhead makes the file and fills it with written zeros: its pages are in memory then, so that a store costs no more
+// than a protection fault, and its blocks need no change of the file system's tables when they are synced. Making pages
+// writable as well would have the next flush write the whole file.
 func (l *Log) makeAhead(ctx context.Context) error {
+	f, err := l.makeNext(ctx)
+	if f == nil || !f.Acquire() {
+		return err
+	}
+	defer f.Release()
+	// Who appends does not wait for this; the flushes that follow have less to do.
+	if serr := f.Sync(); serr != nil {
+		return l.fail(serr)
+	}
+	return err
+}
+
+// makeNext returns the file that it made, nil when there is none to make.
+func (l *Log) makeNext(ctx context.Context) (*mappedfile.File, error) {
 	l.makeMu.Lock()
 	defer l.makeMu.Unlock()
 	start := l.tailEnd.Load()
 	last := l.queue.Last()
 	if !l.ahead.Load() || last == nil || last.End() != start {
-		return nil
+		return nil, nil //nolint:nilnil // nothing to make, no error
 	}
-	_, err := l.queue.Create(start, func(f *mappedfile.File) error { return l.prepare(ctx, f) })
+	f, err := l.queue.Create(start, func(f *mappedfile.File) error {
+		_, err := l.writable(f)
+		return err
+	})
 	if errors.Is(err, mappedfile.ErrSync) {
-		return l.fail(err)
+		return nil, l.fail(err)
 	}
-	if err == nil {
-		l.made = start
+	if err != nil {
+		return nil, err
 	}
-	return err //nolint:wrapcheck // names the file already
-}
-
-// prepare makes a new file quick to write: with SyncFlush its blocks hold written zeros, so that a sync need not change
-// the file system's tables; without it its pages are in memory, so that no store faults.
-func (l *Log) prepare(ctx context.Context, f *mappedfile.File) error {
-	size := f.End() - f.Start()
-	if l.o.SyncFlush {
-		zeros := make([]byte, min(size, zeroPiece))
-		for pos := int64(0); pos < size; pos += zeroPiece {
-			if err := ctx.Err(); err != nil {
-				return err //nolint:wrapcheck // the context's own
-			}
-			if _, err := f.WriteAt(zeros[:min(zeroPiece, size-pos)], pos); err != nil {
-				return err //nolint:wrapcheck // Create wraps
-			}
-		}
-		return nil
-	}
-	if _, err := f.Writable(); err != nil {
-		return err //nolint:wrapcheck // Create wraps
-	}
-	for pos := int64(0); pos < size; pos += populatePiece {
-		if err := ctx.Err(); err != nil {
-			return err //nolint:wrapcheck // the context's own
-		}
-		if err := f.Populate(pos, min(populatePiece, size-pos)); err != nil {
-			return err //nolint:wrapcheck // Create wraps
+	l.made = start
+	zeros := make([]byte, min(l.FileSize(), zeroPiece))
+	for pos := int64(0); pos < l.FileSize() && ctx.Err() == nil; pos += zeroPiece {
+		if _, err := f.WriteAt(zeros[:min(zeroPiece, l.FileSize()-pos)], pos); err != nil {
+			return f, err
 		}
 	}
-	return nil
+	return f, nil
 }

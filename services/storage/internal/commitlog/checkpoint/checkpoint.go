@@ -88,11 +88,11 @@ func (c *File) Get(pos Field) int64 {
 	return c.load(pos)
 }
 
-func (c *File) load(pos Field) int64 { return int64(binary.BigEndian.Uint64(c.buf[pos:])) } //nolint:gosec // Java's long
+func (c *File) load(pos Field) int64 { return int64(binary.BigEndian.Uint64(c.buf[pos:])) }
 
 func (c *File) store(pos Field, v int64) {
 	if c.load(pos) != v {
-		binary.BigEndian.PutUint64(c.buf[pos:], uint64(v)) //nolint:gosec // Java's long
+		binary.BigEndian.PutUint64(c.buf[pos:], uint64(v))
 		c.dirty = true
 	}
 }
@@ -150,7 +150,7 @@ func (c *File) Write() error {
 func (c *File) put(buf []byte) error {
 	if c.file != nil {
 		if _, err := c.file.WriteAt(buf, 0); err != nil {
-			return err //nolint:wrapcheck // write wraps
+			return err
 		}
 		if err := c.file.Sync(); err != nil {
 			return mappedfile.ErrSync.With("file", filepath.Base(c.name)).Wrap(err)
@@ -158,11 +158,11 @@ func (c *File) put(buf []byte) error {
 		return nil
 	}
 	if err := durable.WriteFile(c.fsys, c.name, buf); err != nil {
-		return err //nolint:wrapcheck // write wraps
+		return err
 	}
 	var err error
 	c.file, err = c.fsys.OpenFile(c.name, os.O_RDWR, 0)
-	return err //nolint:wrapcheck // write wraps
+	return err
 }
 
 // Close lets go of the file; what was set and not written is lost.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tandemlog/tandem/pkg/durable"
+	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/mappedfile"
 	"github.com/tandemlog/tandem/pkg/vfs"
 )
@@ -35,6 +36,28 @@ func NewKept(from, to, epoch int64) Kept {
 	return Kept{Name: fmt.Sprintf("%d-%d-%d", from, to, epoch), From: from, To: to, Epoch: epoch, Bytes: to - from, Whole: true}
 }
 
+// ErrFull says that what a cut would take away does not fit into the space for it. Nothing was cut.
+var ErrFull = errdefs.New(errdefs.ResourceExhausted, "ROLLBACK_FULL", "the bytes to be cut do not fit into the rollback folder").
+	WithRemedy("look at the kept ranges and remove old ones, or raise ha.rollbackKeep")
+
+// Room returns ErrFull when k and all other kept ranges together take more than limit bytes.
+func Room(fsys vfs.FS, root string, k Kept, limit int64) error {
+	all, err := List(fsys, root)
+	if err != nil {
+		return err
+	}
+	have := int64(0)
+	for _, old := range all {
+		if old.Name != k.Name {
+			have += old.Bytes
+		}
+	}
+	if have+k.Bytes > limit {
+		return ErrFull.With("need", k.Bytes).With("kept", have).With("limit", limit)
+	}
+	return nil
+}
+
 // Keep copies, durably, what Apply cannot move into the range's folder: the part of a file whose beginning stays.
 func Keep(fsys vfs.FS, root string, q *mappedfile.Queue, k Kept) error {
 	dir := filepath.Join(root, rollbackDir, k.Name)
@@ -46,7 +69,7 @@ func Keep(fsys vfs.FS, root string, q *mappedfile.Queue, k Kept) error {
 
 func copyPart(fsys vfs.FS, dir string, q *mappedfile.Queue, k Kept) error {
 	if err := durable.MkdirAll(fsys, dir); err != nil {
-		return err //nolint:wrapcheck // Keep wraps
+		return err
 	}
 	f := q.Find(k.From)
 	if f == nil || f.Start() == k.From {
@@ -54,7 +77,7 @@ func copyPart(fsys vfs.FS, dir string, q *mappedfile.Queue, k Kept) error {
 	}
 	out, err := fsys.OpenFile(filepath.Join(dir, mappedfile.Name(k.From)), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
-		return err //nolint:wrapcheck // Keep wraps
+		return err
 	}
 	err = copyRange(out, f, k.From-f.Start(), min(k.To, f.End())-f.Start())
 	if err == nil {
@@ -63,7 +86,7 @@ func copyPart(fsys vfs.FS, dir string, q *mappedfile.Queue, k Kept) error {
 	if err = errors.Join(err, out.Close()); err != nil {
 		return err
 	}
-	return fsys.SyncDir(dir) //nolint:wrapcheck // Keep wraps
+	return fsys.SyncDir(dir)
 }
 
 func copyRange(out vfs.File, f *mappedfile.File, from, to int64) error {
@@ -72,40 +95,53 @@ func copyRange(out vfs.File, f *mappedfile.File, from, to int64) error {
 		part := buf[:min(int64(len(buf)), to-pos)]
 		n, err := f.ReadAt(part, pos)
 		if n < len(part) {
-			return err //nolint:wrapcheck // Keep wraps
+			return err
 		}
 		if _, err := out.WriteAt(part, pos-from); err != nil {
-			return err //nolint:wrapcheck // Keep wraps
+			return err
 		}
 		pos += int64(n)
 	}
 	return nil
 }
 
-// moveAway renames the files that go whole into the rollback folder, the last one first, and cuts the last to what was
-// in use.
+// moveAway renames the files that go whole into the rollback folder, the last one first, and then, when no crash can
+// bring it back to the log, cuts the last to what was in use.
 func moveAway(fsys vfs.FS, dir string, q *mappedfile.Queue, c Cut) error {
 	if err := q.RemoveFrom(c.End, nil); err != nil { // made ahead: nothing in them
-		return err //nolint:wrapcheck // names the file
+		return err
 	}
-	return q.RemoveFrom(c.KeepFrom, func(f *mappedfile.File, path string) error { //nolint:wrapcheck // names the file
-		to := filepath.Join(dir, filepath.Base(path))
-		if err := fsys.Rename(path, to); err != nil {
-			return err //nolint:wrapcheck // RemoveFrom wraps
+	err := q.RemoveFrom(c.KeepFrom, func(_ *mappedfile.File, path string) error {
+		if err := fsys.Rename(path, filepath.Join(dir, filepath.Base(path))); err != nil {
+			return err
 		}
-		if c.End < f.End() {
-			if err := shorten(fsys, to, c.End-f.Start()); err != nil {
-				return err
-			}
+		if err := fsys.SyncDir(dir); err != nil {
+			return err
 		}
-		return fsys.SyncDir(dir) //nolint:wrapcheck // RemoveFrom wraps
+		// A crash may have left both names to one file; a rename between them does nothing.
+		if err := fsys.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
 	})
+	if err != nil {
+		return err
+	}
+	last := c.End - 1
+	last -= last % q.FileSize()
+	if last < c.KeepFrom {
+		return nil // a part, copied to the byte
+	}
+	if err := shorten(fsys, filepath.Join(dir, mappedfile.Name(last)), c.End-last); err != nil {
+		return fmt.Errorf("cut kept file: %w", err)
+	}
+	return nil
 }
 
 func shorten(fsys vfs.FS, name string, size int64) error {
 	f, err := fsys.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {
-		return err //nolint:wrapcheck // RemoveFrom wraps
+		return err
 	}
 	err = f.Truncate(size)
 	if err == nil {

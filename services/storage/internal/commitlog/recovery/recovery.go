@@ -28,11 +28,41 @@ func checks() message.CheckOptions {
 	return message.CheckOptions{CRC: true, Offset: true, FileEnd: true}
 }
 
-// FirstStamp returns the store timestamp, ms, of the record that a file begins with; false when none does.
-func FirstStamp(f *mappedfile.File) (int64, bool) {
+// firstStamp returns the store timestamp, ms, of the record that a file begins with; false when none does.
+func firstStamp(f *mappedfile.File) (int64, bool) {
 	var v message.View
 	_, kind, err := message.CheckView(f.Bytes(), f.Start(), checks(), &v)
 	return v.StoreTimestamp, err == nil && kind == message.Record
+}
+
+// slack is what RocketMQ takes off a checkpoint's time, ms.
+const slack = 3000
+
+// Known is what is known of a log before it is read.
+type Known struct {
+	Clean   bool  // the last one who had the folder stopped cleanly
+	Ours    bool  // Flushed is known
+	Flushed int64 // offset below which the log is durable
+	OnDisk  int64 // records of this store timestamp, ms, are durable in log and queues
+}
+
+// Start chooses the file whose records are looked at first; those before it are known to be durable. The last flush
+// that Tandem noted says it to the byte; without one the rules are RocketMQ's: after a clean stop the last file that has
+// records, after a crash the last one whose first record is older than what log and queues had on disk.
+func Start(files []*mappedfile.File, k Known) int {
+	for i := len(files) - 1; i > 0; i-- {
+		if k.Ours {
+			if files[i].Start() <= k.Flushed {
+				return i
+			}
+			continue
+		}
+		stamp, ok := firstStamp(files[i])
+		if ok && (k.Clean || stamp != 0 && stamp <= k.OnDisk-slack) {
+			return i
+		}
+	}
+	return 0
 }
 
 // Walk goes from record to record, from the start of files[from] on. trusted is an offset behind which there is nothing
@@ -95,7 +125,7 @@ func (w *walk) skip(bad error) bool {
 }
 
 func firstSound(f *mappedfile.File) (int64, bool) {
-	if _, ok := FirstStamp(f); ok {
+	if _, ok := firstStamp(f); ok {
 		return f.Start(), true
 	}
 	n, ok := message.Next(f.Bytes(), f.Start())

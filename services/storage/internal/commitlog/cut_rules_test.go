@@ -1,0 +1,229 @@
+package commitlog_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/tandemlog/tandem/pkg/durable"
+	"github.com/tandemlog/tandem/pkg/mappedfile"
+	"github.com/tandemlog/tandem/pkg/vfs/memfs"
+	"github.com/tandemlog/tandem/pkg/watermark"
+	"github.com/tandemlog/tandem/services/storage/internal/commitlog"
+)
+
+func TestTruncateBounds(t *testing.T) {
+	fsys, l, _, _ := prepared(t)
+	defer closeLog(t, l, true)
+	end := l.End()
+	for _, to := range []int64{-1, end + 1} {
+		mustIs(t, l.Truncate(to), commitlog.ErrOutOfRange)
+	}
+	written := l.Written()
+	ops := fsys.Ops()
+	if err := l.Truncate(end); err != nil || l.Written() != written || fsys.Ops() != ops {
+		t.Errorf("a cut of nothing: %v", err)
+	}
+	mustIs(t, l.Reset(fileSize+1), commitlog.ErrOutOfRange)
+	mustIs(t, l.Reset(-fileSize), commitlog.ErrOutOfRange)
+	if l.End() != end {
+		t.Errorf("end %d", l.End())
+	}
+}
+
+// TestRollbackBounds: what does not fit is refused, what grew since is not cut unseen.
+func TestRollbackBounds(t *testing.T) {
+	fsys, l, full, ends := prepared(t)
+	defer closeLog(t, l, true)
+	to := ends[len(ends)-3]
+	size := int64(len(full)) - to
+	_, err := l.Rollback(to, 1, size-1)
+	mustIs(t, err, commitlog.ErrRollbackFull)
+	k, err := l.Rollback(to, 1, size)
+	if err != nil || k.Bytes != size || !k.Whole {
+		t.Fatalf("%+v %v", k, err)
+	}
+	put(t, l, sized(1, 300))
+	mustIs(t, l.Truncate(to), commitlog.ErrNotKept)
+	if k, err = l.Rollback(to, 1, 2*size+300); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Truncate(to); err != nil {
+		t.Fatal(err)
+	}
+	put(t, l, sized(2, 300))
+	_, err = l.Rollback(to, 2, 2*size+300)
+	mustIs(t, err, commitlog.ErrRollbackFull) // the two ranges kept before count
+	all, err := commitlog.ListRollbacks(fsys, root)
+	if err != nil || len(all) != 2 || all[1].Bytes != size+300 || all[1].Name != k.Name {
+		t.Errorf("%+v %v", all, err)
+	}
+	none, err := l.Rollback(l.End(), 3, 0)
+	if err != nil || none.Bytes != 0 {
+		t.Errorf("nothing to keep: %+v %v", none, err)
+	}
+}
+
+// TestCutWaitsForReaders: a view stays what it was until it is released, and one that is never released stops the cut and
+// not the log.
+func TestCutWaitsForReaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, l, full, _ := prepared(t)
+		view, release, err := l.View(fileSize+100, 500)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustIs(t, l.Truncate(fileSize+50), mappedfile.ErrBusy)
+		if l.End() != int64(len(full)) || l.Err() != nil || l.Written().Err() != nil {
+			t.Fatal("the log was cut")
+		}
+		if !bytes.Equal(contents(t, l), full) {
+			t.Fatal("other bytes after a cut that gave up")
+		}
+		done := make(chan error, 1)
+		go func() { done <- l.Truncate(fileSize + 50) }()
+		synctest.Wait()
+		if !bytes.Equal(view, full[fileSize+100:fileSize+600]) {
+			t.Error("the view has changed under its reader")
+		}
+		if _, r, err := l.View(fileSize, 10); !errors.Is(err, commitlog.ErrCutting) {
+			r()
+			t.Errorf("a new view while the cut waits: %v", err)
+		}
+		if b, r, err := l.View(10, 10); err != nil || len(b) != 10 {
+			t.Errorf("a view before the cut: %v", err)
+		} else {
+			r()
+		}
+		release()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		_, r, err := l.View(fileSize+100, 10)
+		r()
+		mustIs(t, err, commitlog.ErrOutOfRange)
+		closeLog(t, l, true)
+	})
+}
+
+func TestDropBefore(t *testing.T) {
+	fsys, l, full, _ := prepared(t)
+	first, err := l.DropBefore(3*fileSize - 1)
+	if err != nil || first != 2*fileSize || l.FirstOffset() != first {
+		t.Fatalf("first %d, %v", first, err)
+	}
+	_, r, err := l.View(2*fileSize-1, 1)
+	r()
+	mustIs(t, err, commitlog.ErrOutOfRange)
+	if !bytes.Equal(contents(t, l), full[first:]) {
+		t.Error("other bytes")
+	}
+	mustIs(t, l.Truncate(first-1), commitlog.ErrOutOfRange)
+	l2, rec := open(t, cut(fsys), options())
+	if rec.FirstOffset != first || rec.End != int64(len(full)) {
+		t.Errorf("%+v", *rec)
+	}
+	closeLog(t, l2, true)
+	if first, err = l.DropBefore(noLimit); err != nil || first+fileSize < l.End() {
+		t.Errorf("first %d of %d, %v", first, l.End(), err)
+	}
+	closeLog(t, l, true)
+}
+
+// TestAdopt: only an empty log takes another file size, and keeps it.
+func TestAdopt(t *testing.T) {
+	fsys := memfs.New()
+	l, _ := open(t, fsys, options())
+	put(t, l, sized(0, 300))
+	mustIs(t, l.Adopt(2*fileSize), mappedfile.ErrSize)
+	if err := l.Adopt(fileSize); err != nil {
+		t.Error(err)
+	}
+	if err := l.Reset(5 * fileSize); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Adopt(3 * fileSize); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Reset(6 * fileSize); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := l.AppendRaw(6*fileSize, [][]byte{make([]byte, 2*fileSize)}); err != nil || n != 2*fileSize {
+		t.Errorf("%d, %v", n, err)
+	}
+	closeLog(t, l, true)
+	o := options()
+	_, _, err := commitlog.Open(fsys, root, o)
+	mustIs(t, err, mappedfile.ErrSize)
+	o.FileSize = 0
+	l, _ = open(t, fsys, o)
+	if l.FileSize() != 3*fileSize || l.FirstOffset() != 6*fileSize {
+		t.Errorf("file size %d, first %d", l.FileSize(), l.FirstOffset())
+	}
+	closeLog(t, l, true)
+}
+
+// TestFlushedFollowsACut is C12: the flushed position goes back with the log, and a later flush covers new bytes.
+func TestFlushedFollowsACut(t *testing.T) {
+	fsys, l, _, ends := prepared(t)
+	o := syncOptions()
+	to := ends[3]
+	if err := l.Truncate(to); err != nil {
+		t.Fatal(err)
+	}
+	a := put(t, l, sized(7, 444))
+	if f := l.Flushed().Load(); f != to {
+		t.Errorf("flushed %d before the flush", f)
+	}
+	flushNow(t, l)
+	l2, r := open(t, cut(fsys), o)
+	if r.End != a.Next {
+		t.Errorf("end %d, want %d", r.End, a.Next)
+	}
+	closeLog(t, l2, true)
+	closeLog(t, l, true)
+}
+
+// TestDamagedNote: a note that cannot be read is not guessed at.
+func TestDamagedNote(t *testing.T) {
+	fsys, _ := stopped(t, 10, true)
+	must(t, fsys.MkdirAll(root+"/tandem", 0o755))
+	f, err := fsys.OpenFile(root+"/tandem/cut", 0x42, 0o644)
+	must(t, err)
+	_, err = f.WriteAt([]byte("tandem1 00000000 3\n{}\n"), 0)
+	must(t, err)
+	must(t, f.Close())
+	_, _, err = commitlog.Open(fsys, root, options())
+	mustIs(t, err, durable.ErrCorrupt)
+}
+
+// TestCutsWhileRunning cuts and appends under a running group commit: who waited for bytes that went is told.
+func TestCutsWhileRunning(t *testing.T) {
+	o := syncOptions()
+	o.Ahead = true
+	fsys := memfs.New()
+	l, _ := open(t, fsys, o)
+	stop := run(t, l)
+	for round := range 20 {
+		ends := fill(t, l, 20)
+		mark := l.Flushed()
+		waiter := make(chan error, 1)
+		go func() { waiter <- mark.Wait(t.Context(), ends[19]+1) }()
+		must(t, l.Flushed().Wait(t.Context(), ends[19]))
+		to := ends[round%19]
+		must(t, l.Truncate(to))
+		mustIs(t, <-waiter, watermark.ErrTruncated)
+		if l.End() != to || l.Flushed().Load() != to {
+			t.Fatalf("end %d, flushed %d, want %d", l.End(), l.Flushed().Load(), to)
+		}
+	}
+	must(t, stop())
+	end := l.End()
+	closeLog(t, l, false)
+	l, r := open(t, cut(fsys), o)
+	if r.End != end || r.CutBytes != 0 || len(r.Rot) != 0 {
+		t.Errorf("recovered %+v, want the end %d", *r, end)
+	}
+	closeLog(t, l, true)
+}
