@@ -112,7 +112,7 @@ func (e *Error) Unwrap() error { return e.Cause }
 
 // Is reports whether target is an Error of the same class and reason.
 func (e *Error) Is(target error) bool {
-	t, ok := target.(*Error) //nolint:errorlint // Is gets the bare target; wrapping is errors.Is's work
+	t, ok := target.(*Error)
 	return ok && t.Class == e.Class && t.Reason == e.Reason
 }
 

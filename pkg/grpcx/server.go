@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
@@ -65,8 +64,6 @@ type ServerOptions struct {
 	DrainTimeout, StreamGrace time.Duration
 	// Validate checks each request, of streams too; an errdefs.Invalid error, or a join of several, becomes BadRequest.
 	Validate func(request any) error
-	// HealthServices are the services that health knows besides ""; nil: all that are registered.
-	HealthServices []string
 	// Window is HTTP/2's flow control window of a stream, a connection has four times that; 0: 2 MiB. Buffer is the size
 	// of a connection's read and write buffer; 0: 64 KiB.
 	Window, Buffer int
@@ -110,10 +107,6 @@ type Server struct {
 	drain    context.CancelCauseFunc
 	cut      chan struct{} // closed when streams that are still open are ended from outside
 	stop     func() error
-
-	mu     sync.Mutex
-	states map[string]bool // what SetServing said before Serve
-	serves bool
 }
 
 // NewServer makes a server. It fails with ErrTLSFiles, or a field error, when the TLS settings cannot be used.
@@ -129,7 +122,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 	}
 	s := &Server{
 		opts: o, meters: meters, health: health.NewServer(), calls: newCalls(),
-		cut: make(chan struct{}), states: make(map[string]bool),
+		cut: make(chan struct{}),
 	}
 	s.draining, s.drain = context.WithCancelCause(context.Background())
 	s.stop = sync.OnceValue(s.shutdown)
@@ -168,38 +161,11 @@ func (s *Server) GRPC() *grpc.Server { return s.grpc }
 // RegisterService implements grpc.ServiceRegistrar.
 func (s *Server) RegisterService(d *grpc.ServiceDesc, impl any) { s.grpc.RegisterService(d, impl) }
 
-// SetServing says what health answers for a service ("" is the server as a whole). Every service serves from Serve on
-// unless this said otherwise.
-func (s *Server) SetServing(service string, serving bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.states[service] = serving
-	if s.serves {
-		s.setHealth(service, serving)
-	}
-}
-
-func (s *Server) setHealth(service string, serving bool) {
-	state := healthpb.HealthCheckResponse_NOT_SERVING
-	if serving {
-		state = healthpb.HealthCheckResponse_SERVING
-	}
-	s.health.SetServingStatus(service, state)
-}
-
+// startHealth says that the server as a whole and every registered service serve.
 func (s *Server) startHealth() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.serves = true
-	names := s.opts.HealthServices
-	if names == nil {
-		for name := range s.grpc.GetServiceInfo() {
-			names = append(names, name)
-		}
-	}
-	for _, name := range append(slices.Clone(names), "") {
-		serving, said := s.states[name]
-		s.setHealth(name, serving || !said)
+	s.health.SetServingStatus("", healthpb.HealthCheckResponse_SERVING)
+	for name := range s.grpc.GetServiceInfo() {
+		s.health.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING)
 	}
 }
 

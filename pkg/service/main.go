@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
@@ -220,12 +221,8 @@ func (p *process) fail(name string, code int, err error) int {
 	if errors.As(err, &e) && e.Meta[sourceKey] != "" {
 		source := e.Meta[sourceKey]
 		c := *e
-		c.Meta = make(map[string]string, len(e.Meta))
-		for k, v := range e.Meta {
-			if k != sourceKey {
-				c.Meta[k] = v
-			}
-		}
+		c.Meta = maps.Clone(e.Meta)
+		delete(c.Meta, sourceKey)
 		text = source + ": " + Explain(&c)
 	}
 	fmt.Fprintf(p.stderr, "%s: %s\n", name, text) //nolint:errcheck // nobody to tell

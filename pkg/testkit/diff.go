@@ -54,8 +54,8 @@ func Same(t testing.TB, a, b Store) Comparison {
 }
 
 // Diff compares two stores: the bytes of the logs from the common start to the common end, and the queues unit by unit. A
-// unit that only one side has is a difference if both have the record that it points to. Files made ahead, filled with
-// zeros, and unequal ends are none.
+// unit that only one side has, or has otherwise, is a difference if both have the record that it points to. Files made
+// ahead, filled with zeros, and unequal ends are none.
 func Diff(a, b Store) (Comparison, error) {
 	la, err := openLog(a)
 	if err != nil {
@@ -262,7 +262,7 @@ func (c *Comparison) queue(a, b Store, name string) error {
 		switch {
 		case okA && okB && ua == ub:
 			c.Units++
-		case okA && okB:
+		case okA && okB && (c.both(ua) || c.both(ub)):
 			c.add("queue %s, unit %d: %v and %v", name, at/unitSize, ua, ub)
 		case okA && c.both(ua):
 			c.add("queue %s, unit %d: only the first has %v", name, at/unitSize, ua)

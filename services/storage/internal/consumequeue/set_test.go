@@ -208,8 +208,15 @@ func TestWhatNoQueueCanHold(t *testing.T) {
 		at    int64
 		field string
 	}{
-		{"", 0, 0, "topic"}, {".", 0, 0, "topic"}, {"..", 0, 0, "topic"}, {"a/b", 0, 0, "topic"}, {"a\nb", 0, 0, "topic"},
-		{strings.Repeat("x", 256), 0, 0, "topic"}, {"T", -1, 0, "queueId"}, {"T", 0, -1, "queueOffset"}, {"T", 0, 1 << 60, "queueOffset"},
+		{"", 0, 0, "topic"},
+		{".", 0, 0, "topic"},
+		{"..", 0, 0, "topic"},
+		{"a/b", 0, 0, "topic"},
+		{"a\nb", 0, 0, "topic"},
+		{strings.Repeat("x", 256), 0, 0, "topic"},
+		{"T", -1, 0, "queueId"},
+		{"T", 0, -1, "queueOffset"},
+		{"T", 0, 1 << 60, "queueOffset"},
 	} {
 		_, err := s.Gather([]byte(c.topic), c.id, c.at, 0, 100, 0)
 		if !errors.Is(err, ErrNotQueued) || !strings.Contains(err.Error(), c.field) {

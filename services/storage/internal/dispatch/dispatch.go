@@ -131,7 +131,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	for {
 		if waiting.Err() != nil {
 			cancel()
-			waiting, cancel = context.WithCancel(ctx)
+			waiting, cancel = context.WithCancel(ctx) //nolint:fatcontext // each one is made of ctx itself
 		}
 		d.mu.Lock()
 		d.interrupt = cancel

@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -247,7 +248,7 @@ func queueFiles(t testing.TB, fsys vfs.FS, root string) map[string][]byte {
 			f, err := fsys.OpenFile(name, os.O_RDONLY, 0)
 			check(t, err)
 			b := make([]byte, i.Size)
-			if _, err := f.ReadAt(b, 0); err != nil && err != io.EOF {
+			if _, err := f.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
 				t.Fatal(err)
 			}
 			check(t, f.Close())

@@ -54,7 +54,7 @@ type Record struct {
 // maxScan bounds the units that one Get looks at, so that a filter that matches nothing ends.
 const maxScan = 16384
 
-// ErrTooLargeForReply: the next message alone exceeds the caller's limit.
+// ErrTooLargeForReply says that the next message alone exceeds the caller's limit.
 var ErrTooLargeForReply = errdefs.New(errdefs.ResourceExhausted, "MESSAGE_LARGER_THAN_REPLY",
 	"the next message is larger than the reply may be").WithRemedy("raise the message size limit of the caller, or skip the message")
 

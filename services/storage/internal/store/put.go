@@ -275,7 +275,7 @@ func (s *Store) append(ctx context.Context, p *Pending, b *commitlog.Batch, topi
 		return s.notAppended(p, err)
 	}
 	if p.Err != nil {
-		return nil // refused
+		return nil //nolint:nilerr // refused: the status says it
 	}
 	size := 0
 	for _, r := range b.Records {
@@ -297,10 +297,12 @@ func (s *Store) appendInReign(p *Pending, b *commitlog.Batch, topic string) (com
 	}
 	defer s.guard.Leave()
 	r := s.reign.Load()
-	if r == nil {
+	switch {
+	case s.stopped.Load():
+		return commitlog.Appended{}, ErrStopping
+	case r == nil:
 		return commitlog.Appended{}, ErrNoReign
-	}
-	if s.refused(p) {
+	case s.refused(p):
 		return commitlog.Appended{}, nil
 	}
 	if p.flushed != nil {

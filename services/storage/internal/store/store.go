@@ -78,6 +78,9 @@ var (
 	// ErrNoReign: the queue offsets could not be read when this node opened.
 	ErrNoReign = errdefs.New(errdefs.Unavailable, "NO_QUEUE_OFFSETS", "this node has opened without knowing its queue offsets").
 			WithRemedy("see its log, then restart it")
+	// ErrStopping: this node takes no more puts.
+	ErrStopping = errdefs.New(errdefs.Unavailable, "STOPPING", "this node is stopping and takes no more puts").
+			WithRemedy("put to the master that opens next, or to this node when it is back")
 	// ErrNotBuilt: the message asks for a service that Tandem does not have yet.
 	ErrNotBuilt = errdefs.New(errdefs.Unimplemented, "NOT_BUILT", "delayed, timed and transactional messages are not served")
 	// ErrNoRecord: no record starts at the offset.
@@ -99,8 +102,12 @@ type Store struct {
 
 	turn atomic.Uint32 // the next queue of a message that names none
 
-	reign atomic.Pointer[reign] // set by BeginReign, while Guard lets nobody in
+	reign   atomic.Pointer[reign] // set by BeginReign, while Guard lets nobody in
+	stopped atomic.Bool
 }
+
+// Stop ends the taking of puts for good; those that are in the log are still waited for.
+func (s *Store) Stop() { s.stopped.Store(true) }
 
 // reign is one opening of this node as master.
 type reign struct {

@@ -27,7 +27,7 @@ type Extent struct {
 
 const head = "queues 1"
 
-// ErrFormat: the text is not a summary.
+// ErrFormat says that the text is not a summary.
 var ErrFormat = errors.New("not a summary of queues")
 
 func name(root string) string { return filepath.Join(root, "tandem", "queues") }

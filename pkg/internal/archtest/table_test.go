@@ -1,0 +1,124 @@
+package archtest
+
+// The module, and the words that a table entry may use besides names of packages.
+const (
+	module = "github.com/tandemlog/tandem"
+
+	anything = "*"   // anything in the module that the compiler lets through
+	anyPkg   = "pkg" // everything under pkg/ that is not for tests
+	own      = "own" // every package of the same service
+	gen      = "gen" // code generated from the protos
+)
+
+// testOnly packages may be imported by tests and by whoever has the right to anything.
+func testOnly() []string {
+	return []string{"pkg/testkit", "pkg/vfs/memfs", "pkg/client/clienttest", "pkg/internal/archtest"}
+}
+
+// table says for each package what it may import of this module. A short name is a package of the same service or else
+// one under pkg/. errdefs is free for all.
+func table() map[string]string {
+	return map[string]string{
+		"pkg/watermark":             "",
+		"pkg/errdefs":               "",
+		"pkg/vfs":                   "",
+		"pkg/vfs/memfs":             "vfs",
+		"pkg/durable":               "vfs",
+		"pkg/mappedfile":            "vfs durable",
+		"pkg/telemetry":             "",
+		"pkg/grpcx":                 "",
+		"pkg/service":               "telemetry",
+		"pkg/client":                "client/internal/nodes grpcx gen",
+		"pkg/client/internal/nodes": "grpcx gen",
+		"pkg/client/clienttest":     "client grpcx gen",
+		"pkg/testkit":               anything,
+		"pkg/internal/archtest":     "",
+
+		"services/storage":                                 "own pkg gen",
+		"services/storage/internal/message":                "",
+		"services/storage/internal/commitlog":              "message mappedfile durable watermark vfs commitlog/checkpoint commitlog/recovery commitlog/cut",
+		"services/storage/internal/commitlog/checkpoint":   "durable mappedfile vfs",
+		"services/storage/internal/commitlog/cut":          "mappedfile durable vfs",
+		"services/storage/internal/commitlog/recovery":     "message mappedfile vfs",
+		"services/storage/internal/epoch":                  "durable vfs",
+		"services/storage/internal/role":                   "epoch durable vfs watermark role/peers role/slave role/sums",
+		"services/storage/internal/role/peers":             "epoch",
+		"services/storage/internal/role/slave":             "epoch watermark role/peers role/sums",
+		"services/storage/internal/role/sums":              "epoch",
+		"services/storage/internal/consumequeue":           "mappedfile durable watermark vfs consumequeue/queuefile consumequeue/summary",
+		"services/storage/internal/consumequeue/queuefile": "mappedfile vfs",
+		"services/storage/internal/consumequeue/summary":   "durable vfs",
+		"services/storage/internal/keyindex":               "mappedfile vfs",
+		"services/storage/internal/dispatch":               "message watermark consumequeue",
+		"services/storage/internal/schedule":               "",
+		"services/storage/internal/replication":            "replication/wire replication/link replication/acks watermark",
+		"services/storage/internal/replication/wire":       "",
+		"services/storage/internal/replication/link":       "replication/wire watermark",
+		"services/storage/internal/replication/acks":       "watermark",
+		"services/storage/internal/store":                  "message watermark commitlog consumequeue vfs",
+		"services/storage/internal/topics":                 "grpcx gen",
+		"services/storage/internal/rpc":                    "own grpcx gen watermark vfs",
+		"services/storage/internal/benchmark":              "own watermark vfs",
+		"services/configsync":                              "own pkg gen",
+		"services/configsync/internal/table":               "",
+		"services/configsync/internal/registry":            "table durable vfs",
+		"services/configsync/internal/syncer":              "table grpcx gen",
+		"services/configsync/internal/remoting":            "table",
+		"services/configsync/internal/rpc":                 "own grpcx gen",
+		"services/ledger":                                  "own pkg gen",
+		"services/ledger/internal/consensus":               "consensus/push consensus/raft",
+		"services/ledger/internal/consensus/push":          "consensus/raft",
+		"services/ledger/internal/consensus/raft":          "",
+		"services/ledger/internal/consensus/simtest":       anything,
+		"services/ledger/internal/entrylog":                "consensus consensus/push consensus/raft mappedfile durable vfs",
+		"services/ledger/internal/node":                    "consensus consensus/push consensus/raft watermark",
+		"services/ledger/internal/peer":                    "consensus consensus/raft grpcx gen",
+		"services/ledger/internal/rpc":                     "own grpcx gen",
+		"services/tandemctl":                               "own pkg gen",
+		"deploy/e2e/demo":                                  "pkg gen",
+		"deploy/e2e/bench":                                 "pkg gen",
+		"deploy/e2e/interop":                               "pkg gen",
+		"deploy/e2e/torture":                               "pkg gen",
+		"deploy/e2e/faults":                                "pkg gen",
+	}
+}
+
+// pure packages decide and do nothing: of them, and of epoch the files that do not touch the disk, nothing may import
+// impure() or another module.
+func pure() []string {
+	return []string{
+		"services/storage/internal/message",
+		"services/storage/internal/epoch",
+		"services/storage/internal/replication/wire",
+		"services/configsync/internal/table",
+		"services/ledger/internal/consensus",
+		"services/ledger/internal/consensus/push",
+		"services/ledger/internal/consensus/raft",
+	}
+}
+
+// impure are packages of the standard library, with what is below them, and the exception.
+func impure() (forbidden []string, except string) {
+	return []string{"net", "os", "time", "sync", "context", "log/slog", "syscall"}, "net/netip"
+}
+
+// The top level of the repository, exactly. Ignored by git and .git itself do not count.
+func topLevel() []string {
+	return []string{
+		"go.mod", "go.sum", "proto", "gen", "services", "pkg", "deploy", "buf.yaml", "buf.gen.yaml", "Makefile", "README.md",
+		"LICENSE", ".ci", ".golangci.yml", ".editorconfig", ".gitignore", ".github",
+	}
+}
+
+const (
+	maxFile     = 500  // lines
+	maxFunction = 60   // lines from func to the closing brace
+	maxPackage  = 1500 // lines of all files that are no tests
+)
+
+// unboundPackages may be longer: one file per command, and tests of whole binaries.
+func unboundPackages() []string { return []string{"services/tandemctl", "deploy/e2e/interop"} }
+
+func vagueNames() []string {
+	return []string{"util", "utils", "common", "types", "helper", "helpers", "manager", "base", "misc"}
+}
