@@ -265,6 +265,10 @@ func (d *Dispatcher) begin() error {
 func (d *Dispatcher) Truncated(to int64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	to, err := d.boundary(to)
+	if err != nil {
+		return err
+	}
 	if err := d.queues.Truncate(to); err != nil {
 		return fmt.Errorf("cut queues at %d: %w", to, err)
 	}

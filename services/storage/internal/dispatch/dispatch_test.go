@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -145,6 +146,31 @@ func TestRunFollowsReadableAndCuts(t *testing.T) {
 		wg.Wait()
 		check(t, q.Close())
 	})
+}
+
+// TestACutInsideARecord: two histories part inside a record; what the upstream then sends begins in its middle.
+func TestACutInsideARecord(t *testing.T) {
+	for _, into := range []int64{1, 4, 8, 60} {
+		l, q := newLog(4096, 0), memQueues(t)
+		d := newDispatcher(t, l, q)
+		l.put(msg{topic: "T", at: 0})
+		at := l.put(msg{topic: "First", at: 0})
+		l.put(msg{topic: "T", at: 1})
+		rest := bytes.Clone(l.data[at+into:])
+		l.show()
+		catchUp(t, d, l)
+		l.cut(at + into)
+		check(t, d.Truncated(at+into))
+		if got := d.Dispatched().Load(); got != at {
+			t.Errorf("%d into a record: dispatched %d, want its start %d", into, got, at)
+		}
+		l.write(rest)
+		l.show()
+		catchUp(t, d, l)
+		if n, first := len(units(t, q, "T", 0)), units(t, q, "First", 0); n != 2 || len(first) != 1 || first[0].Offset != at {
+			t.Errorf("%d into a record: %d units, first %v", into, n, first)
+		}
+	}
 }
 
 func TestRunEndsWithTheLog(t *testing.T) {

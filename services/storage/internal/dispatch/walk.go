@@ -64,6 +64,32 @@ func (d *Dispatcher) step(to int64) (need int64, err error) {
 	}
 }
 
+// boundary returns the end of the last whole record at or below the log offset to, where the log may have been cut inside
+// a record. Records do not cross files, so one is known to begin at the start of to's file.
+func (d *Dispatcher) boundary(to int64) (int64, error) {
+	at := max(to-to%d.log.FileSize(), d.log.FirstOffset())
+	b, release, err := d.viewTo(at, to, to-at)
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	for len(b) > 0 {
+		size, kind, err := message.CheckView(b, at, message.CheckOptions{Offset: true}, &d.view)
+		if err != nil {
+			next, ok := message.Next(b, at)
+			if !ok {
+				return at, nil
+			}
+			size = next
+		} else if kind == message.End || int64(size) > to-at {
+			return at, nil
+		}
+		at += int64(size)
+		b = b[size:]
+	}
+	return at, nil
+}
+
 // walk dispatches the whole records of b, which begins at pos. It returns the log offset that must be readable to go on.
 func (d *Dispatcher) walk(b []byte, to int64) (need int64, err error) {
 	for len(b) > 0 {
