@@ -55,7 +55,7 @@ func (s *FakeSlave) Next() Frame {
 // NextData reads frames until one has a body.
 func (s *FakeSlave) NextData() Frame {
 	s.t.Helper()
-	for {
+	for end := s.end("data"); ; end() {
 		if f := s.Next(); len(f.Body) > 0 {
 			return f
 		}
@@ -65,7 +65,7 @@ func (s *FakeSlave) NextData() Frame {
 // ReadTo reads frames until one ends at or past offset.
 func (s *FakeSlave) ReadTo(offset int64) {
 	s.t.Helper()
-	for {
+	for end := s.end("the log up to the offset"); ; end() {
 		if f := s.Next(); f.Offset+int64(len(f.Body)) >= offset {
 			return
 		}
@@ -75,7 +75,9 @@ func (s *FakeSlave) ReadTo(offset int64) {
 // AwaitClose reads and records frames until the master closes, and returns how many came.
 func (s *FakeSlave) AwaitClose() int {
 	s.t.Helper()
+	end := s.end("the master's close")
 	for n := 0; ; n++ {
+		end()
 		s.patient()
 		f, err := ReadFrame(s.conn)
 		if ended(err) {
@@ -181,7 +183,7 @@ func (s *MasterSession) Report() int64 {
 // AwaitReport reads reports until one is at least offset, and returns it.
 func (s *MasterSession) AwaitReport(offset int64) int64 {
 	s.t.Helper()
-	for {
+	for end := s.end("the report"); ; end() {
 		if r := s.Report(); r >= offset {
 			return r
 		}
@@ -192,7 +194,7 @@ func (s *MasterSession) AwaitReport(offset int64) int64 {
 func (s *MasterSession) AwaitClose() []int64 {
 	s.t.Helper()
 	var reports []int64
-	for {
+	for end := s.end("the slave's close"); ; end() {
 		s.patient()
 		var b [8]byte
 		_, err := io.ReadFull(s.conn, b[:])

@@ -105,6 +105,18 @@ func (l link) patient() {
 	}
 }
 
+// end bounds a loop that what comes in between, such as heartbeats, would keep going: the function fails the test when patience
+// is over.
+func (l link) end(what string) func() {
+	deadline := time.Now().Add(Patience)
+	return func() {
+		l.t.Helper()
+		if time.Now().After(deadline) {
+			l.t.Fatalf("%s did not come within %v", what, Patience)
+		}
+	}
+}
+
 // ended tells the end of a connection from impatience.
 func ended(err error) bool {
 	var ne net.Error

@@ -11,18 +11,26 @@ import (
 	"testing"
 )
 
-// goldenDir holds the archives, below the module root.
-const goldenDir = "services/storage/testdata/golden"
+// goldenGlob finds an archive below the module root: each lies with the service that decodes it.
+const goldenGlob = "services/*/testdata/golden/"
 
 // maxArchive bounds what one archive may unpack to.
 const maxArchive = 1 << 30
 
 // Golden unpacks the archive called name ("rocketmq-5.3.3", "rocketmq-5.3.3-crash", "rocketmq-4.9.7") into a folder of
-// t's own and returns the folder that has master/, slave/, dump.jsonl and feed.txt, in 4.9.7 also wire/.
+// t's own and returns the folder that has master/, slave/, dump.jsonl and feed.txt, in 4.9.7 also wire/; "dledger-0.3.1.2"
+// has dledger-n0/ to dledger-n2/ and dump.jsonl.
 func Golden(t testing.TB, name string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := unpack(filepath.Join(ModuleRoot(t), goldenDir, name+".tar.gz"), dir); err != nil {
+	found, err := filepath.Glob(filepath.Join(ModuleRoot(t), goldenGlob+name+".tar.gz"))
+	if err == nil && len(found) != 1 {
+		err = fmt.Errorf("%d archives of that name", len(found))
+	}
+	if err == nil {
+		err = unpack(found[0], dir)
+	}
+	if err != nil {
 		t.Fatalf("golden store %s: %v", name, err)
 	}
 	return filepath.Join(dir, name)
