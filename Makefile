@@ -31,6 +31,10 @@ build: ## Build the static binaries into bin/.
 demo: build ## The main job, start to end: a RocketMQ store replicated to two slaves, through kills, and verified.
 	@go run ./deploy/e2e/demo -bin $(BIN)
 
+.PHONY: interop
+interop: build ## Tandem beside the real RocketMQ 5.3.3 and 4.9.7, in both directions (Java 17, Maven; about 4 minutes).
+	@go run ./deploy/e2e/interop -bin $(BIN)
+
 .PHONY: test
 test: ## All tests, with the race detector and, where mapped memory matters, without.
 	go test -race -shuffle=on -timeout 9m $(PKGS)
@@ -66,11 +70,14 @@ lint: $(BUF) $(LINT) ## Lint protos and code, and check that gen/ and go.mod are
 	go test -count=1 ./pkg/internal/archtest
 
 .PHONY: ci
-ci: lint test build ## What CI runs: lint, tests, builds, the demo.
+ci: lint test build ## What CI runs: lint, tests, builds, the demo, RocketMQ beside it (Java 17, Maven).
 	@go run ./deploy/e2e/demo -bin $(BIN)
+	go test ./deploy/e2e/interop
+	@go run ./deploy/e2e/interop -bin $(BIN)
 
 .PHONY: images
 images: ## Build the container images (needs a Docker engine).
+	@mkdir -p $(BIN)/data
 	@for s in $(SERVICES); do docker build -q -f deploy/docker/Dockerfile --build-arg SERVICE=$$s -t tandem/$$s:latest $(BIN) >/dev/null && \
 	  docker image inspect -f '{{index .RepoTags 0}} {{.Size}} bytes' tandem/$$s:latest; done
 images: build

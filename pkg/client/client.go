@@ -25,7 +25,8 @@ type Options struct {
 	// Timeout bounds each unary call whose context has no deadline, and each silence of a stream that should speak;
 	// 0: 10 s.
 	Timeout time.Duration
-	// MaxMessage is the largest gRPC message that is taken or sent, bytes; 0: the default of grpcx.
+	// MaxMessage is the largest gRPC message that is taken or sent, bytes; 0: grpcx.DefaultMaxMessage. A body has about 1 KiB
+	// less, and whatever its properties take.
 	MaxMessage int
 	// WaitReady makes Dial wait until one of the addresses answers.
 	WaitReady bool
@@ -47,6 +48,9 @@ type Client struct {
 func Dial(ctx context.Context, o Options) (*Client, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout
+	}
+	if o.MaxMessage <= 0 {
+		o.MaxMessage = grpcx.DefaultMaxMessage
 	}
 	if o.TracerProvider == nil {
 		o.TracerProvider = otel.GetTracerProvider()

@@ -31,7 +31,7 @@
 // # Which node
 //
 // Puts go to the open master: the node that last accepted, the one that a NOT_MASTER error names, or the open master with
-// the highest epoch among the addresses (and the upstreams of the slaves found there). Reads go to the first address
+// the highest epoch among the addresses (and the upstreams of the slaves found there; FindMaster names it). Reads go to the first address
 // that answers. Admin speaks to exactly one node.
 //
 // Messages, results and statuses are the generated types of tandem.storage.v1: their comments say what each field means.

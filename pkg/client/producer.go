@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"maps"
 	"strings"
 	"time"
@@ -18,15 +17,13 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
+	"github.com/tandemlog/tandem/pkg/client/internal/attempt"
 	"github.com/tandemlog/tandem/pkg/client/internal/nodes"
 	"github.com/tandemlog/tandem/pkg/errdefs"
 )
 
 // propertyUniqKey is the message id that the producer's side gives.
 const propertyUniqKey = "UNIQ_KEY"
-
-// maxHops bounds the NOT_MASTER answers that one put follows without a pause.
-const maxHops = 4
 
 // ProducerOptions say how puts are made; the zero value is usable.
 type ProducerOptions struct {
@@ -35,12 +32,16 @@ type ProducerOptions struct {
 	// SlaveTimeout is the longest wait for slaves; 0: the store's slaveTimeout. The wait also ends shortly before the
 	// deadline of the call.
 	SlaveTimeout time.Duration
-	// RetryFor bounds the time in which a message that is certainly not stored is tried again; 0: 5 s, negative: only
-	// a master that is named or found at once is tried.
+	// RetryFor bounds the time in which a message that is certainly not stored is tried again, over whatever keeps it: no
+	// connection, no open master. 0: until the deadline of the call, for a Sender Options.Timeout without progress;
+	// negative: only a master that is named or found at once is tried.
 	RetryFor time.Duration
 	// Resend also tries again when the outcome is unknown. A message may then be stored twice; both copies carry the same
 	// UNIQ_KEY.
 	Resend bool
+	// OnRetry is told what keeps messages from being stored, and for how long they pause before the next try; may be nil.
+	// It is called by the goroutine of the put or of Run.
+	OnRetry func(err error, pause time.Duration)
 
 	// MaxInFlight and MaxInFlightBytes bound the messages (and the bytes of their bodies) of a Sender that have no
 	// outcome yet; 0: 4,096 and 16 MiB.
@@ -61,9 +62,6 @@ func (o ProducerOptions) withDefaults() ProducerOptions {
 	set(&o.MaxInFlightBytes, 16<<20)
 	set(&o.MaxBatch, 256)
 	set(&o.MaxBatchBytes, 256<<10)
-	if o.RetryFor == 0 {
-		o.RetryFor = 5 * time.Second
-	}
 	return o
 }
 
@@ -138,7 +136,8 @@ func (p *Producer) PutBatch(ctx context.Context, ms []*Message) ([]*Result, erro
 func (p *Producer) do(ctx context.Context, call func(context.Context, *nodes.Node, grpc.CallOption) (Status, error)) error {
 	ctx, cancel := p.c.bounded(ctx)
 	defer cancel()
-	r := p.newRetry()
+	deadline, _ := ctx.Deadline() // bounded gave it one
+	r := p.newRetry(time.Until(deadline))
 	n, err := p.c.nodes.Guess()
 	maybe := false // an earlier try may have stored it
 	for err == nil {
@@ -157,12 +156,12 @@ func (p *Producer) do(ctx context.Context, call func(context.Context, *nodes.Nod
 			err = errNotMaster
 		}
 		err = nodes.Explain(err, n.Addr)
-		v := judge(err, hasLeft(&to))
-		maybe = maybe || v == unknown
-		if v == notStored || v == unknown && !p.o.Resend {
+		v := attempt.Judge(err, attempt.HasLeft(&to))
+		maybe = maybe || v == attempt.Unknown
+		if v == attempt.NotStored || v == attempt.Unknown && !p.o.Resend {
 			break
 		}
-		n, err = r.next(ctx, n, err)
+		n, err = r.Next(ctx, n, err)
 	}
 	if maybe {
 		return ErrOutcomeUnknown.Wrap(err)
@@ -170,56 +169,12 @@ func (p *Producer) do(ctx context.Context, call func(context.Context, *nodes.Nod
 	return err
 }
 
-// retry decides when and where a put is tried again.
-type retry struct {
-	p     *Producer
-	hops  int
-	tries int
-	until time.Time
-}
-
-func (p *Producer) newRetry() *retry {
-	return &retry{p: p, until: time.Now().Add(p.o.RetryFor)}
-}
-
-// next returns the node for the next try, or the last error. Another node than from is tried at once, the same one, and
-// whatever comes after a few hops, only after a pause.
-func (r *retry) next(ctx context.Context, from *nodes.Node, last error) (*nodes.Node, error) {
-	set := r.p.c.nodes
-	if addr := masterOf(last); addr != "" && (from == nil || addr != from.Addr) && r.hops < maxHops {
-		r.hops++
-		set.Moved(addr)
-		return set.Get(addr)
+// newRetry returns a retry that ends with RetryFor, else after limit.
+func (p *Producer) newRetry(limit time.Duration) *attempt.Retry {
+	if p.o.RetryFor != 0 {
+		limit = p.o.RetryFor
 	}
-	n, err := set.FindMaster(ctx)
-	if err == nil && (from == nil || n.Addr != from.Addr) && r.hops < maxHops {
-		r.hops++
-		return n, nil
-	}
-	for ; ; r.tries++ {
-		if err != nil {
-			last = lastOf(last, err)
-		}
-		pause := nodes.Backoff(r.tries)
-		if e := errdefs.As(last); e != nil {
-			pause = max(pause, e.RetryAfter)
-		}
-		if errors.Is(err, ErrClosed) || time.Now().Add(pause).After(r.until) || !nodes.Sleep(ctx, pause) {
-			return nil, last
-		}
-		r.hops = 0
-		if n, err = set.FindMaster(ctx); err == nil {
-			return n, nil
-		}
-	}
-}
-
-// lastOf prefers what the search for a master found over a bare failure to connect; it says it of every node.
-func lastOf(call, search error) error {
-	if errdefs.ReasonOf(call) == reasonNotMaster || errors.Is(call, ErrUnreachable) || errors.Is(search, ErrClosed) {
-		return search
-	}
-	return call
+	return attempt.NewRetry(p.c.nodes, limit, p.o.OnRetry)
 }
 
 // prepare returns the message as it goes out: with the trace of ctx and, where it may be sent twice, a UNIQ_KEY. The caller's

@@ -104,7 +104,7 @@ func TestPutWithoutAMasterSaysWhy(t *testing.T) {
 	a := clienttest.Start(t, clienttest.Options{Slave: true})
 	c := dial(t, client.Options{}, a)
 	_, err := c.Producer(client.ProducerOptions{RetryFor: -1}).Put(t.Context(), message(1))
-	if !errors.Is(err, client.ErrNoMaster) || !strings.Contains(err.Error(), a.Addr()+" is a SLAVE") || !strings.Contains(err.Error(), "put to the master") {
+	if !errors.Is(err, client.ErrNoMaster) || !strings.Contains(err.Error(), a.Addr()+" is a slave") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
+	"github.com/tandemlog/tandem/pkg/client/internal/attempt"
 	"github.com/tandemlog/tandem/pkg/client/internal/nodes"
 	"github.com/tandemlog/tandem/pkg/errdefs"
 )
@@ -171,7 +172,7 @@ func (t *tail) mends(err error) bool {
 		return t.outside < len(t.r.c.nodes.Addresses())
 	}
 	t.outside = 0
-	return elsewhere(err) || !answered(err)
+	return elsewhere(err) || !attempt.Answered(err)
 }
 
 // follow reads one stream to its end; progress says whether a message came.

@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/grpcx"
 )
 
 // Outcome is what became of one message of a Sender: a Result, or an Err with the meaning that the package comment gives.
@@ -42,6 +43,7 @@ type pending struct {
 	message *Message // as it goes out
 	done    func(Outcome)
 	span    trace.Span
+	size    int     // of message in a request, bytes, rounded up
 	result  *Result // the answer, while one before it is held back
 	maybe   bool    // was sent on an earlier stream and may have been stored (Resend)
 }
@@ -79,6 +81,12 @@ func (s *Sender) Send(ctx context.Context, m *Message, done func(Outcome)) (uint
 	}
 	spanCtx, span := s.p.span(ctx, m.GetTopic(), 1)
 	e := &pending{given: m, message: s.p.prepare(spanCtx, m), done: done, span: span}
+	e.size = sizeOf(e.message)
+	if limit := s.p.c.o.MaxMessage - requestRoom; e.size > limit {
+		err := errTooLarge.WithMsg("trying to send message larger than max (%d vs. %d)", e.size+requestRoom, s.p.c.o.MaxMessage)
+		endSpan(span, nil, err)
+		return 0, err
+	}
 	for {
 		changed, err := s.enqueue(e)
 		if changed == nil {
@@ -189,7 +197,7 @@ func (s *Sender) Run(ctx context.Context) error {
 }
 
 func (s *Sender) run(ctx context.Context) error {
-	r := s.p.newRetry()
+	r := s.p.newRetry(s.p.c.o.Timeout)
 	for {
 		idled, err := s.waitForWork(ctx)
 		if err != nil || idled == nothingLeft {
@@ -201,7 +209,7 @@ func (s *Sender) run(ctx context.Context) error {
 			progress, err = s.session(ctx, n)
 		}
 		if progress || idled == waited {
-			r = s.p.newRetry()
+			r = s.p.newRetry(s.p.c.o.Timeout)
 		}
 		switch {
 		case err == nil || s.idle():
@@ -211,7 +219,7 @@ func (s *Sender) run(ctx context.Context) error {
 		case hopeless(err):
 			return err
 		}
-		if _, err := r.next(ctx, n, err); err != nil {
+		if _, err := r.Next(ctx, n, err); err != nil {
 			return err
 		}
 	}
@@ -230,8 +238,28 @@ func hopeless(err error) bool {
 	case errdefs.Unauthenticated, errdefs.PermissionDenied, errdefs.Unimplemented:
 		return true
 	default:
-		return errors.Is(err, ErrClosed)
+		return errors.Is(err, ErrClosed) || errdefs.ReasonOf(err) == grpcx.ReasonMessageTooLarge
 	}
+}
+
+const (
+	// requestRoom is what a request of a Sender takes beside its messages, and more, bytes.
+	requestRoom = 1 << 10
+	// messageRoom is what the small fields of a message take at most, and fieldRoom what a text or a property takes beside its
+	// own bytes.
+	messageRoom, fieldRoom = 80, 16
+)
+
+// sizeOf returns what a message takes in a request, bytes, rounded up.
+func sizeOf(m *Message) int {
+	n := messageRoom + len(m.GetTopic()) + len(m.GetBody()) + len(m.GetTag())
+	for _, k := range m.GetKeys() {
+		n += fieldRoom + len(k)
+	}
+	for k, v := range m.GetProperties() {
+		n += fieldRoom + len(k) + len(v)
+	}
+	return n
 }
 
 // work says how waitForWork came by something to send.

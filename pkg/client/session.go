@@ -9,6 +9,7 @@ import (
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
 	"github.com/tandemlog/tandem/pkg/client/internal/nodes"
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/grpcx"
 )
 
 // session is one PutStream of a Sender.
@@ -17,6 +18,7 @@ type session struct {
 	stream  storagev1.MessageService_PutStreamClient
 	dog     *watchdog
 	started uint64 // sequence on the stream of the next request
+	last    uint64 // the one of the last request
 	settled uint64 // messages of this stream that have been answered
 	closing bool   // a NOT_MASTER came: nothing more is sent
 }
@@ -82,10 +84,11 @@ func (ss *session) gather(ctx context.Context) *storagev1.PutStreamRequest {
 // request makes a request of the first waiting messages. s.mu is held.
 func (ss *session) request(waiting []*pending) *storagev1.PutStreamRequest {
 	s := ss.s
+	bound := min(s.p.o.MaxBatchBytes, s.p.c.o.MaxMessage-requestRoom)
 	n, size := 0, 0
 	for n < len(waiting) && n < s.p.o.MaxBatch {
-		size += len(waiting[n].message.GetBody())
-		if n > 0 && size > s.p.o.MaxBatchBytes {
+		size += waiting[n].size
+		if n > 0 && size > bound {
 			break
 		}
 		n++
@@ -96,6 +99,7 @@ func (ss *session) request(waiting []*pending) *storagev1.PutStreamRequest {
 	for i := range n {
 		req.Messages[i] = waiting[i].message
 	}
+	ss.last = ss.started
 	ss.started += uint64(n)
 	if s.sent == 0 {
 		ss.dog.start()
@@ -225,6 +229,9 @@ func (ss *session) notTaken(err error) (n int, culprit bool) {
 	e := errdefs.As(err)
 	if e == nil {
 		return 0, false
+	}
+	if e.Reason == grpcx.ReasonMessageTooLarge && ss.settled+1 == ss.last { // nothing but the last request is left to be it
+		return int(ss.started - ss.last), false //nolint:gosec // bounded by what is in flight
 	}
 	from, parseErr := strconv.ParseUint(e.Meta[metaSequence], 10, 64)
 	if parseErr != nil || from <= ss.settled || from > ss.started {

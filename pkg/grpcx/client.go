@@ -176,7 +176,8 @@ func clientError(err error, cc *grpc.ClientConn) error {
 	}
 	err = FromStatus(err)
 	if e := errdefs.As(err); e != nil && e.Reason == ReasonUnreachable {
-		return e.With("address", strings.TrimPrefix(cc.Target(), "passthrough:///"))
+		addr := strings.TrimPrefix(cc.Target(), "passthrough:///")
+		return e.WithMsg("%s", strings.Replace(e.Msg, noAnswer, noAnswer+" from "+addr, 1)).With("address", addr)
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package grpcx
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"syscall"
@@ -28,6 +29,9 @@ const (
 	ReasonUnreachable     = "UNREACHABLE"
 	ReasonMessageTooLarge = "MESSAGE_TOO_LARGE"
 	reasonRPC             = "RPC_" // and the code's name
+	// UnreachableText begins the message of an UNREACHABLE error; behind it is why.
+	UnreachableText = "cannot reach the server: "
+	noAnswer        = "no answer"
 )
 
 var classCodes = [...]codes.Code{
@@ -224,7 +228,7 @@ func foreign(st *status.Status) error {
 	switch st.Code() {
 	case codes.Unavailable:
 		e.Reason = ReasonUnreachable
-		e.Msg = "cannot reach the server: " + connectionText(st.Message())
+		e.Msg = UnreachableText + connectionText(st.Message())
 		e.Remedy = connectionRemedy(st.Message())
 		e.RetryAfter = minBackoff
 	case codes.ResourceExhausted:
@@ -254,6 +258,9 @@ func codeName(c codes.Code) string {
 
 // connectionText peels gRPC's wrapping off the reason of a failed connection.
 func connectionText(s string) string {
+	if silent(s) {
+		return fmt.Sprintf("%s within %v", noAnswer, connectTimeout)
+	}
 	for _, p := range []string{"last connection error: ", "connection error: desc = \"", "transport: "} {
 		if _, rest, ok := strings.Cut(s, p); ok {
 			s = rest
@@ -263,6 +270,12 @@ func connectionText(s string) string {
 	return strings.TrimSuffix(s, "\"")
 }
 
+// silent reports whether a connection was made, or begun, and then given up after connectTimeout.
+func silent(s string) bool {
+	return strings.Contains(s, "error reading server preface") && strings.Contains(s, "use of closed network connection") ||
+		strings.Contains(s, "authentication handshake failed") && strings.Contains(s, "context deadline exceeded")
+}
+
 const (
 	hungUp      = "the server hung up: is this a gRPC port? If it wants client certificates, set certFile and keyFile to a pair that its CA signed"
 	foreignCert = "the server does not accept the client's certificate: set certFile and keyFile to a pair that its CA signed"
@@ -270,6 +283,9 @@ const (
 
 // connectionRemedy says what to do about the usual reasons of a failed connection.
 func connectionRemedy(s string) string {
+	if silent(s) {
+		return "the process there may be stopped or overloaded, or it is no gRPC server"
+	}
 	for _, r := range []struct{ text, remedy string }{
 		{"connection refused", "check the address and that the service runs"},
 		{"no such host", "check the host's name"},

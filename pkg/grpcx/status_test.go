@@ -6,13 +6,17 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
@@ -122,5 +126,30 @@ func TestForeignErrors(t *testing.T) {
 	}
 	if grpcx.FromStatus(nil) != nil || grpcx.ToStatus(nil) != nil {
 		t.Error("nil became an error")
+	}
+}
+
+func TestASilentServer(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // accepts, as the kernel does for a stopped process, and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	o := grpcx.ClientOptions{Extra: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff: backoff.DefaultConfig, MinConnectTimeout: 100 * time.Millisecond,
+	})}}
+	for _, tls := range []grpcx.TLS{{}, {Enable: true}} {
+		o.TLS = tls
+		conn, err := grpcx.Dial(ln.Addr().String(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_, err = healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{})
+		e := errdefs.As(err)
+		want := "cannot reach the server: no answer from " + ln.Addr().String() + " within 5s"
+		if e == nil || e.Reason != grpcx.ReasonUnreachable || e.Msg != want || !strings.Contains(e.Remedy, "may be stopped") {
+			t.Errorf("TLS %v: got %v", tls.Enable, err)
+		}
 	}
 }

@@ -1,10 +1,10 @@
-package service
+package nearest
 
 import "strings"
 
-// nearest returns the candidate that a wrong word most likely means, "" when none is near. The last part of dotted words
+// To returns the candidate that a wrong word most likely means, "" when none is near. The last part of dotted words
 // counts by itself too: listenPort is near ha.listenPort.
-func nearest(word string, candidates []string) string {
+func To(word string, candidates []string) string {
 	best, bestScore := "", 1<<30
 	for _, c := range candidates {
 		score := distance(word, c)

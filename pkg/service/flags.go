@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+
+	"github.com/tandemlog/tandem/pkg/nearest"
 )
 
 // flagValues are the parsed flags.
@@ -60,10 +62,10 @@ func flagError(err error, fs *flag.FlagSet, s *settings) error {
 	}
 	var names []string
 	fs.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
-	if near := nearest(name, names); near != "" {
+	if near := nearest.To(name, names); near != "" {
 		return fmt.Errorf("unknown flag -%s; did you mean -%s?", name, near)
 	}
-	if near := nearest(name, s.keys); near != "" {
+	if near := nearest.To(name, s.keys); near != "" {
 		return fmt.Errorf("unknown flag -%s; did you mean -set %s=VALUE?", name, near)
 	}
 	return fmt.Errorf("unknown flag -%s; see -help", name)

@@ -97,7 +97,7 @@ func (g *group) stop(all []*runningActor, first *runningActor) (time.Duration, [
 		}
 		select {
 		case <-r.done:
-			if r != first && r.err != nil && !errors.Is(r.err, context.Canceled) {
+			if r != first && r.err != nil && !errors.Is(r.err, context.Canceled) && !sameCause(first, r) {
 				errs = append(errs, fmt.Errorf("%s: %w", r.Name, r.err))
 			}
 		default:
@@ -108,6 +108,15 @@ func (g *group) stop(all []*runningActor, first *runningActor) (time.Duration, [
 		errs = append(errs, ErrShutdownTimeout.With("actors", stuck).With("budget", g.budget))
 	}
 	return time.Until(deadline), errs
+}
+
+// sameCause reports whether r has failed for what first has told already.
+func sameCause(first, r *runningActor) bool {
+	if first == nil {
+		return false
+	}
+	a, b := errdefs.As(first.err), errdefs.As(r.err)
+	return a != nil && b != nil && a.Error() == b.Error()
 }
 
 // closeAll runs closes in reverse within the budget.

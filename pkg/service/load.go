@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/nearest"
 )
 
 // Errors of a configuration; field and the metadata key source say where.
@@ -125,7 +126,7 @@ func (s *settings) loadEnv(prefix string, environ []string) {
 			vars = append(vars, v)
 		}
 		slices.Sort(vars)
-		if near := nearest(name, vars); near != "" {
+		if near := nearest.To(name, vars); near != "" {
 			e = e.WithRemedy("did you mean %s?", near)
 		} else {
 			e = e.WithRemedy("-print-config shows the keys")
@@ -165,7 +166,7 @@ func (s *settings) unknown(key, source string) {
 		s.fail(ErrBadValue.WithMsg("has keys of its own").WithRemedy("set %s.<key>", key), key, source)
 		return
 	}
-	if near := nearest(key, candidates); near != "" {
+	if near := nearest.To(key, candidates); near != "" {
 		s.fail(ErrUnknownKey.WithRemedy("did you mean %s?", near), key, source)
 		return
 	}

@@ -73,7 +73,8 @@ type Spec[C any] struct {
 	Commands []Command[C]
 }
 
-// Command is a task beside the service with the same configuration, such as a check of its files.
+// Command is a task beside the service with the same configuration, such as a check of its files. An error of class
+// InvalidArgument is one of its command line: exit code 2 instead of 1.
 type Command[C any] struct {
 	Name, Args, Summary string
 	Run                 func(ctx context.Context, cfg *C, args []string, out io.Writer) error

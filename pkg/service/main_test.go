@@ -163,7 +163,7 @@ func (c *child) wait() (rest []string, last string, code int) {
 }
 
 func TestSignalDrains(t *testing.T) {
-	for _, s := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
+	for _, s := range []os.Signal{syscall.SIGTERM, os.Interrupt, syscall.SIGHUP} {
 		c := startChild(t, "good")
 		c.line()
 		c.signal(t, s)
@@ -188,7 +188,7 @@ func TestSecondSignalLeavesAtOnce(t *testing.T) {
 	c.line()
 	c.signal(t, syscall.SIGTERM)
 	c.stderr.await("msg=stopping") // the first one was seen
-	c.signal(t, syscall.SIGTERM)
+	c.signal(t, os.Interrupt)
 	if rest, last, code := c.wait(); code != ExitKilled || len(rest) != 0 || last != "storage: second signal, leaving at once" {
 		t.Errorf("code %d, %q, %s", code, rest, last)
 	}

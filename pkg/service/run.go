@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/telemetry"
@@ -18,23 +19,33 @@ var (
 	errStopping = errdefs.New(errdefs.Unavailable, "STOPPING", "the service is stopping")
 )
 
-// withSignals returns a context that ends with the first SIGTERM or SIGINT; a second ends the process at once.
+// sameSignal is the time within which a signal that comes twice was sent once: to the process and to its group.
+const sameSignal = 100 * time.Millisecond
+
+// withSignals returns a context that ends with the first SIGTERM, SIGINT or SIGHUP; a second ends the process at once.
 func withSignals(p *process, name string) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
+	signal.Notify(signals, syscall.SIGTERM, os.Interrupt, syscall.SIGHUP)
 	done := make(chan struct{})
 	go func() {
+		var first os.Signal
+		var at time.Time
 		for {
+			var sig os.Signal
 			select {
-			case <-signals:
+			case sig = <-signals:
 			case <-done:
 				return
 			}
 			if ctx.Err() != nil {
+				if sig == first && time.Since(at) < sameSignal {
+					continue
+				}
 				p.fail(name, ExitKilled, errors.New("second signal, leaving at once"))
 				os.Exit(ExitKilled) //nolint:forbidigo // that is what a second signal asks for
 			}
+			first, at = sig, time.Now()
 			cancel(errSignal)
 		}
 	}()
@@ -53,7 +64,7 @@ func runService[C any](spec *Spec[C], cfg *C, flags *flagValues, p *process) int
 		for _, c := range spec.Commands {
 			if c.Name == flags.args[0] {
 				if err := c.Run(ctx, cfg, flags.args[1:], p.stdout); err != nil {
-					return p.fail(spec.Name, ExitFatal, err)
+					return p.fail(spec.Name, commandCode(err), err)
 				}
 			}
 		}
@@ -79,6 +90,14 @@ func runService[C any](spec *Spec[C], cfg *C, flags *flagValues, p *process) int
 		return p.lastWord(spec.Name, t, common.Telemetry.LogFormat == telemetry.JSON, err)
 	}
 	return ExitOK
+}
+
+// commandCode is the exit code for a command's error: what it was given is wrong, or what it found.
+func commandCode(err error) int {
+	if errdefs.ClassOf(err) == errdefs.InvalidArgument {
+		return ExitConfig
+	}
+	return ExitFatal
 }
 
 // Serve builds a service and runs it until ctx or an actor ends, as Main does, also several in one process.

@@ -152,7 +152,11 @@ func (y *yamlReader) into(n ast.Node, v reflect.Value, key string) {
 	default:
 		text, ok := scalarText(n)
 		if !ok {
-			y.bad(n, key, "wants one value, not %s", describe(n))
+			hint := ""
+			if n.Type() == ast.MappingValueType || n.Type() == ast.MappingType {
+				hint = "; put a text with a colon, as host:port, in quotes"
+			}
+			y.bad(n, key, "wants one value, not %s%s", describe(n), hint)
 			return
 		}
 		if err := setScalar(v, text); err != nil {

@@ -368,6 +368,33 @@ func TestLockExcludes(t *testing.T) {
 	})
 }
 
+func TestSharedLocks(t *testing.T) {
+	both(t, func(t *testing.T, d disk) {
+		if _, err := d.LockShared(d.path("lock")); !errors.Is(err, fs.ErrNotExist) {
+			t.Fatalf("of a file that is not there: %v", err)
+		}
+		l, err := d.Lock(d.path("lock"))
+		must(t, err)
+		if _, err := d.LockShared(d.path("lock")); !errors.Is(err, vfs.ErrLocked) {
+			t.Fatalf("beside the exclusive one: %v", err)
+		}
+		must(t, l.Close())
+		a, err := d.LockShared(d.path("lock"))
+		must(t, err)
+		b, err := d.LockShared(d.path("lock"))
+		must(t, err)
+		for _, shared := range []io.Closer{a, b} {
+			if _, err := d.Lock(d.path("lock")); !errors.Is(err, vfs.ErrLocked) {
+				t.Fatalf("the exclusive one beside a shared one: %v", err)
+			}
+			must(t, shared.Close())
+		}
+		l, err = d.Lock(d.path("lock"))
+		must(t, err)
+		must(t, l.Close())
+	})
+}
+
 func TestAfterClose(t *testing.T) {
 	both(t, func(t *testing.T, d disk) {
 		f := d.open(t, "a", create)

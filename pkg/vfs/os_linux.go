@@ -84,12 +84,20 @@ func (osFS) SyncDir(dir string) error {
 // Lock uses a lock of the open file description: it conflicts with the POSIX locks of a Java process and with the locks
 // of other descriptions in this one, and survives that somebody closes another descriptor of the file.
 func (osFS) Lock(name string) (io.Closer, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+	return lock(name, os.O_RDWR|os.O_CREATE, unix.F_WRLCK)
+}
+
+func (osFS) LockShared(name string) (io.Closer, error) {
+	return lock(name, os.O_RDONLY, unix.F_RDLCK)
+}
+
+func lock(name string, flag int, kind int16) (io.Closer, error) {
+	f, err := os.OpenFile(name, flag, 0o644)
 	if err != nil {
 		return nil, classify(name, err)
 	}
 	err = retry(func() error {
-		return unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: 0, Len: 1})
+		return unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: kind, Whence: io.SeekStart, Start: 0, Len: 1})
 	})
 	if err == nil {
 		return f, nil

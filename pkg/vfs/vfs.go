@@ -35,6 +35,9 @@ type FS interface {
 	// Lock takes an exclusive lock on byte 0 of name, which it creates; ErrLocked when somebody has it. Close of the
 	// result releases it; the end of the process does too.
 	Lock(name string) (io.Closer, error)
+	// LockShared takes a shared lock on byte 0 of name, which must exist and is not changed: nobody gets the exclusive one
+	// while it is held. ErrLocked when somebody has that.
+	LockShared(name string) (io.Closer, error)
 	// FreeSpace returns the bytes that an unprivileged process can still write below dir.
 	FreeSpace(dir string) (int64, error)
 }

@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
+	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/grpcx"
 	"github.com/tandemlog/tandem/pkg/service"
 	"github.com/tandemlog/tandem/pkg/vfs"
@@ -23,6 +26,7 @@ import (
 	"github.com/tandemlog/tandem/services/storage/internal/message"
 	"github.com/tandemlog/tandem/services/storage/internal/replication"
 	"github.com/tandemlog/tandem/services/storage/internal/role"
+	"github.com/tandemlog/tandem/services/storage/internal/rollback"
 	"github.com/tandemlog/tandem/services/storage/internal/rpc"
 	"github.com/tandemlog/tandem/services/storage/internal/store"
 	"github.com/tandemlog/tandem/services/storage/internal/topics"
@@ -44,6 +48,7 @@ type app struct {
 	role     *role.Manager
 	store    *store.Store
 	server   *grpcx.Server
+	built    bool
 }
 
 // build makes the service of main.
@@ -67,6 +72,7 @@ func (a *app) build() ([]service.Actor, error) {
 		}
 	}
 	a.env.SetReady(a.ready)
+	a.built = true
 	return []service.Actor{
 		{Name: "commitlog", Run: a.log.Run},
 		{Name: "consumequeue", Run: a.queues.Run},
@@ -74,7 +80,25 @@ func (a *app) build() ([]service.Actor, error) {
 		{Name: "replication", Run: func(ctx context.Context) error { return a.master.Run(ctx, haLn) }},
 		{Name: "role", Run: a.role.Run},
 		{Name: "grpc", Run: func(ctx context.Context) error { return a.server.Serve(ctx, grpcLn) }},
+		{Name: "puts", Run: a.lastPuts},
 	}, nil
+}
+
+// lastWait is how long a stop waits for slaves to confirm what was put.
+const lastWait = time.Second
+
+// lastPuts ends the puts before the links end that they wait for. It stops first: no put is taken any more, the slaves in sync
+// get a moment to confirm the last ones, and what then still waits gets its status.
+func (a *app) lastPuts(ctx context.Context) error {
+	<-ctx.Done()
+	a.store.Stop()
+	if k := min(a.master.InSync(), max(a.cfg.HA.Required, 1)); k > 0 {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWait)
+		defer cancel()
+		_ = a.master.Acked(k).Wait(ctx, a.log.End()) // or the time is over, or this is no master
+	}
+	a.master.Shut(store.ErrStopping)
+	return nil
 }
 
 // listen opens a listener. Whoever serves it closes it; a build that fails does.
@@ -104,7 +128,25 @@ func (a *app) openLog() error {
 	if err != nil {
 		return fmt.Errorf("open the log in %s: %w", c.StorePathRootDir, err)
 	}
-	a.env.Defer("commitlog", func(cause error) error { return a.log.Close(cause == nil) })
+	a.env.Defer("commitlog", func(cause error) error {
+		// A start that fails has written nothing: a folder that was closed cleanly stays so.
+		return a.log.Close(cause == nil || !a.built && a.recovery.Clean)
+	})
+	return a.checkLog()
+}
+
+// checkLog looks for what the configuration alone cannot show.
+func (a *app) checkLog() error {
+	c := a.cfg
+	empty := a.log.End() == a.log.FirstOffset()
+	if empty && c.Master.Legacy && c.MappedFileSizeCommitLog == 0 {
+		return errdefs.Invalid("mappedFileSizeCommitLog", "a RocketMQ master does not tell the size of its files").
+			WithRemedy("set it to the broker's mappedFileSizeCommitLog; RocketMQ's default is 1GiB")
+	}
+	if free, err := a.fs.FreeSpace(c.StorePathRootDir); err == nil && free < a.log.FileSize() {
+		a.env.Logger.Warn("the disk has no room for another file of the log",
+			slog.Int64("free", free), slog.Int64("file_size", a.log.FileSize()))
+	}
 	return nil
 }
 
@@ -136,7 +178,7 @@ func (a *app) openQueues() error {
 		return err
 	}
 	a.dispatch, err = dispatch.New(dispatch.Options{
-		DelayLevels: levels, Observe: a.joinTrace,
+		DelayLevels: levels, ForeignFiles: c.Master.Legacy, Observe: a.joinTrace,
 		Log: a.env.Logger, Meter: a.env.MeterProvider.Meter(scope + "dispatch"),
 	}, a.log, a.queues)
 	return err
@@ -169,7 +211,7 @@ func (a *app) openReplication() error {
 func (a *app) openRole() error {
 	c := a.cfg
 	dialer, err := grpcx.NewDialer(grpcx.ClientOptions{
-		TLS: c.tls(), Log: a.env.Logger, MaxMessage: int(c.MaxReplySize), Providers: a.providers(),
+		TLS: c.tls(), Log: a.env.Logger, MaxMessage: c.maxReply(), Providers: a.providers(),
 	})
 	if err != nil {
 		return err
@@ -179,7 +221,7 @@ func (a *app) openRole() error {
 	others := slices.DeleteFunc(slices.Clone(c.HA.Peers), func(p string) bool { return p == c.Advertise })
 	a.role, err = role.Open(role.Options{
 		FS: a.fs, Root: c.StorePathRootDir, Cluster: c.BrokerClusterName, BrokerName: c.BrokerName, NodeID: c.BrokerID,
-		Address: c.Advertise, HAAddress: c.HAAdvertise, Role: roles[c.BrokerRole], Peers: others,
+		Address: c.Advertise, HAAddress: c.HAAdvertise, Role: roles[c.BrokerRole], MasterRole: roles[c.HA.MasterRole], Peers: others,
 		Required: c.HA.Required, RefuseWithoutReplicas: c.HA.RefuseWithoutReplicas, SyncFlush: c.FlushDiskType == syncFlush,
 		AllowDataLoss: c.AllowDataLoss, StartWait: c.HA.StartWait, RollbackKeep: int64(c.HA.RollbackKeep),
 		MaxFrame: int32(c.HA.FrameSize), MasterAddress: c.Master.Address, Legacy: c.Master.Legacy, LegacyFirst: c.Master.FirstOffset, //nolint:gosec // bounded by Validate
@@ -190,7 +232,7 @@ func (a *app) openRole() error {
 		return err
 	}
 	a.store, err = store.New(store.Options{
-		StoreHost: c.storeHost(), SyncMaster: c.BrokerRole != asyncMaster, SyncFlush: c.FlushDiskType == syncFlush,
+		StoreHost: c.storeHost(), SyncMaster: c.HA.MasterRole == syncMaster, SyncFlush: c.FlushDiskType == syncFlush,
 		Required: c.HA.Required, MaxAcks: c.HA.MaxSlaves, SlaveTimeout: c.SlaveTimeout, FlushTimeout: c.SyncFlushTimeout,
 		RefuseWithoutReplicas: c.HA.RefuseWithoutReplicas, AppendPropCRC: c.AppendPropCRC,
 		Limits: message.Limits{MaxBody: int(c.MaxMessageSize)},
@@ -216,12 +258,18 @@ func (a *app) openServer() error {
 	var err error
 	a.server, err = grpcx.NewServer(grpcx.ServerOptions{
 		TLS: a.cfg.tls(), Log: a.env.Logger, MaxMessage: a.maxMessage(), Providers: a.providers(),
+		SlowCall: -1, // a put that waits for a slave is no news, one a message would flood the log
 	})
 	if err != nil {
 		return err
 	}
-	storagev1.RegisterMessageServiceServer(a.server, rpc.NewMessage(a.store, a.dispatch.Dispatched, int(a.cfg.MaxReplySize)))
-	storagev1.RegisterStorageAdminServiceServer(a.server, rpc.NewAdmin(a.log, flusher{a.log, a.queues}, a.status))
+	storagev1.RegisterMessageServiceServer(a.server, rpc.NewMessage(a.store, a.dispatch.Dispatched, a.cfg.maxReply()))
+	care, err := a.newCare()
+	if err != nil {
+		return err
+	}
+	storagev1.RegisterStorageAdminServiceServer(a.server, rpc.NewAdmin(a.log, flusher{a.log, a.queues}, a.status,
+		a.role, rollback.New(a.fs, a.cfg.StorePathRootDir)).WithCare(care))
 	storagev1.RegisterReplicationServiceServer(a.server, rpc.NewReplication(a.role))
 	return nil
 }
@@ -231,5 +279,5 @@ const requestRoom = 1 << 20
 
 // maxMessage lets the largest put and the largest reply through.
 func (a *app) maxMessage() int {
-	return max(int(a.cfg.MaxMessageSize)+requestRoom, int(a.cfg.MaxReplySize))
+	return max(int(a.cfg.MaxMessageSize)+requestRoom, a.cfg.maxReply())
 }

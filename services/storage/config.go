@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
@@ -60,11 +63,13 @@ type Config struct {
 	SlaveTimeout            time.Duration `yaml:"slaveTimeout"`
 	HA                      HA            `yaml:"ha"`
 	Master                  Upstream      `yaml:"master"`
-	// Cut what does not fit into rollback, copy another log at start: only an operator may say so.
+	// Only an operator may say so: a slave cuts what does not fit under rollback/; a starting master opens with its own log
+	// and with whoever answers. For a single promotion there is `tandemctl promote --force`.
 	AllowDataLoss bool `yaml:"allowDataLoss"`
 
 	// gRPC.
-	TLS          TLS          `yaml:"tls"`
+	TLS TLS `yaml:"tls"`
+	// Largest reply; 0: what the largest message needs.
 	MaxReplySize service.Size `yaml:"maxReplySize"`
 }
 
@@ -72,6 +77,9 @@ type Config struct {
 type HA struct {
 	// gRPC addresses of all nodes of the group, this one's `advertise` included; empty: it is alone.
 	Peers []string `yaml:"peers"`
+	// SYNC_MASTER or ASYNC_MASTER: what a node of this group becomes when it is promoted; the same on all of them. Empty:
+	// brokerRole where that is a master's, else SYNC_MASTER with peers and ASYNC_MASTER without.
+	MasterRole string `yaml:"masterRole"`
 	// Slaves that PUT_OK on a sync master needs.
 	Required int `yaml:"required"`
 	// Refuse puts while fewer than `required` slaves are in sync.
@@ -139,13 +147,12 @@ func defaultConfig() *Config {
 		HA: HA{
 			Required: 1, StartWait: 3 * time.Second, RollbackKeep: 1 << 30, FrameSize: 256 << 10, MaxSlaves: 16, StartFrom: fromFirst,
 		},
-		MaxReplySize: 4 << 20,
 	}
 }
 
 // Validate checks every key and fills in what follows from others. The error names the key.
 func (c *Config) Validate() error {
-	for _, check := range []func() error{c.checkIdentity, c.checkListeners, c.checkFiles, c.checkTimes, c.checkPeers} {
+	for _, check := range []func() error{c.checkIdentity, c.checkListeners, c.checkFiles, c.checkTimes, c.checkPeers, c.checkTLS} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -183,15 +190,21 @@ func (c *Config) checkIdentity() error {
 
 func (c *Config) checkListeners() error {
 	for _, l := range []struct{ key, addr string }{
-		{"listen", c.Listen}, {"haListen", c.HAListen},
-		{"advertise", c.Advertise}, {"haAdvertise", c.HAAdvertise}, {"master.address", c.Master.Address},
+		{"listen", c.Listen},
+		{"haListen", c.HAListen},
+		{"advertise", c.Advertise},
+		{"haAdvertise", c.HAAdvertise},
+		{"master.address", c.Master.Address},
 	} {
 		if l.addr == "" && l.key != "listen" && l.key != "haListen" {
 			continue
 		}
-		if _, _, err := net.SplitHostPort(l.addr); err != nil {
-			return errdefs.Invalid(l.key, "%q is not host:port", l.addr)
+		if err := checkAddress(l.key, l.addr); err != nil {
+			return err
 		}
+	}
+	if c.Listen == c.HAListen && !strings.HasSuffix(c.Listen, ":0") {
+		return errdefs.Invalid("haListen", "%s is also the address of listen: gRPC and the raw stream need one each", c.HAListen)
 	}
 	if c.Advertise == "" {
 		c.Advertise = c.Listen
@@ -203,6 +216,18 @@ func (c *Config) checkListeners() error {
 		if _, err := netip.ParseAddr(c.BrokerIP1); err != nil {
 			return errdefs.Invalid("brokerIP1", "%q is not an IP address", c.BrokerIP1)
 		}
+	}
+	return nil
+}
+
+// checkAddress checks host:port.
+func checkAddress(key, addr string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return errdefs.Invalid(key, "%q is not host:port", addr)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return errdefs.Invalid(key, "%q has no port within 0 and 65535", addr)
 	}
 	return nil
 }
@@ -221,7 +246,7 @@ func (c *Config) checkFiles() error {
 		{"haSlaveFallbehindMax", c.HASlaveFallbehindMax, 1, 1 << 50, false},
 		{"ha.frameSize", c.HA.FrameSize, 1 << 10, 4<<20 - 12, false},
 		{"ha.rollbackKeep", c.HA.RollbackKeep, 0, 1 << 50, true},
-		{"maxReplySize", c.MaxReplySize, 1 << 20, 1 << 30, false},
+		{"maxReplySize", c.MaxReplySize, 1 << 20, 1 << 30, true},
 	} {
 		if n := int64(s.size); (n != 0 || !s.zero) && (n < s.low || n > s.top) {
 			return errdefs.Invalid(s.key, "%v is not within %v and %v", s.size, service.Size(s.low), service.Size(s.top))
@@ -234,9 +259,21 @@ func (c *Config) checkFiles() error {
 		return errdefs.Invalid("flushCommitLogLeastPages", "%d is not within 0 and %d", n, 1<<20)
 	}
 	if _, err := message.ParseDelayLevels(c.MessageDelayLevel); err != nil {
-		return errdefs.Invalid("messageDelayLevel", "%v", err)
+		return errdefs.Invalid("messageDelayLevel", "%s", strings.TrimPrefix(err.Error(), "messageDelayLevel: "))
+	}
+	if f := c.MappedFileSizeCommitLog; f != 0 && f <= c.MaxMessageSize {
+		return errdefs.Invalid("mappedFileSizeCommitLog", "%v holds no message of maxMessageSize %v", f, c.MaxMessageSize).
+			WithRemedy("raise it, or lower maxMessageSize")
 	}
 	return nil
+}
+
+// maxReply is the largest reply, bytes.
+func (c *Config) maxReply() int {
+	if c.MaxReplySize > 0 {
+		return int(c.MaxReplySize)
+	}
+	return max(int(c.MaxMessageSize)+requestRoom, grpcx.DefaultMaxMessage)
 }
 
 func (c *Config) checkTimes() error {
@@ -267,8 +304,8 @@ func (c *Config) checkTimes() error {
 func (c *Config) checkPeers() error {
 	seen := map[string]bool{}
 	for i, p := range c.HA.Peers {
-		if _, _, err := net.SplitHostPort(p); err != nil {
-			return errdefs.Invalid(fmt.Sprintf("ha.peers[%d]", i), "%q is not host:port", p)
+		if err := checkAddress(fmt.Sprintf("ha.peers[%d]", i), p); err != nil {
+			return err
 		}
 		if seen[p] {
 			return errdefs.Invalid(fmt.Sprintf("ha.peers[%d]", i), "%s stands twice", p)
@@ -277,6 +314,9 @@ func (c *Config) checkPeers() error {
 	}
 	if len(c.HA.Peers) > 0 && !seen[c.Advertise] {
 		return errdefs.Invalid("ha.peers", "this node's own address %s (advertise, or else listen) is missing", c.Advertise)
+	}
+	if err := c.checkMasterRole(); err != nil {
+		return err
 	}
 	if c.HA.MaxSlaves < 1 || c.HA.MaxSlaves > 256 {
 		return errdefs.Invalid("ha.maxSlaves", "%d is not within 1 and 256", c.HA.MaxSlaves)
@@ -289,6 +329,45 @@ func (c *Config) checkPeers() error {
 		if _, err := netip.ParseAddr(p); err != nil {
 			return errdefs.Invalid(fmt.Sprintf("ha.legacyPeers[%d]", i), "%q is not an IP address", p)
 		}
+	}
+	return nil
+}
+
+func (c *Config) checkMasterRole() error {
+	switch {
+	case c.HA.MasterRole == "" && c.BrokerRole != slave:
+		c.HA.MasterRole = c.BrokerRole
+	case c.HA.MasterRole == "" && len(c.HA.Peers) > 0:
+		c.HA.MasterRole = syncMaster
+	case c.HA.MasterRole == "":
+		c.HA.MasterRole = asyncMaster
+	case c.HA.MasterRole != syncMaster && c.HA.MasterRole != asyncMaster:
+		return errdefs.Invalid("ha.masterRole", "%q is neither %s nor %s", c.HA.MasterRole, syncMaster, asyncMaster)
+	case c.BrokerRole != slave && c.HA.MasterRole != c.BrokerRole:
+		return errdefs.Invalid("ha.masterRole", "%s contradicts brokerRole %s", c.HA.MasterRole, c.BrokerRole)
+	}
+	return nil
+}
+
+// checkTLS checks that the files go together and can be read.
+func (c *Config) checkTLS() error {
+	if err := c.tls().Validate(true); err != nil {
+		if e := errdefs.As(err); e != nil && e.Field != "" && !strings.HasPrefix(e.Field, "tls.") {
+			return e.WithField("tls." + e.Field)
+		}
+		return err
+	}
+	for _, file := range []struct{ key, name string }{
+		{"tls.certFile", c.TLS.CertFile}, {"tls.keyFile", c.TLS.KeyFile}, {"tls.caFile", c.TLS.CAFile},
+	} {
+		if file.name == "" {
+			continue
+		}
+		f, err := os.Open(file.name)
+		if err != nil {
+			return errdefs.Invalid(file.key, "%v", err)
+		}
+		_ = f.Close() // nothing was written
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ func main() {
 		Health: func(ctx context.Context, c *Config) error {
 			return grpcx.CheckLocal(ctx, c.Listen, c.tls())
 		},
-		Build: build,
+		Build:    build,
+		Commands: []service.Command[Config]{checkCommand()},
 	}))
 }

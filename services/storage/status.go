@@ -11,7 +11,6 @@ import (
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/services/storage/internal/commitlog"
-	"github.com/tandemlog/tandem/services/storage/internal/epoch"
 	"github.com/tandemlog/tandem/services/storage/internal/replication"
 	"github.com/tandemlog/tandem/services/storage/internal/role"
 	"github.com/tandemlog/tandem/services/storage/internal/rpc"
@@ -40,7 +39,7 @@ func (a *app) status() *storagev1.StatusResponse {
 	st := a.role.State()
 	out := &storagev1.StatusResponse{
 		Cluster: a.cfg.BrokerClusterName, BrokerName: a.cfg.BrokerName, NodeId: a.cfg.BrokerID,
-		Role: wireRoles[st.Role], Open: st.Open, Reason: st.Reason, Remedy: st.Remedy,
+		Role: rpc.Role(st.Role), Open: st.Open, Reason: st.Reason, Remedy: st.Remedy,
 		Watermarks: &storagev1.Watermarks{
 			FirstOffset: a.log.FirstOffset(), WrittenOffset: a.log.End(), FlushedOffset: a.log.Flushed().Load(),
 			ReadableOffset: a.log.Readable().Load(), DispatchedOffset: a.dispatch.Dispatched().Load(),
@@ -62,18 +61,11 @@ func (a *app) status() *storagev1.StatusResponse {
 	if err != nil {
 		a.env.Logger.Warn("kept ranges cannot be listed", slog.Any("error", err))
 	}
-	for _, k := range kept {
-		out.Rollbacks = append(out.Rollbacks, &storagev1.Rollback{FromOffset: k.From, ToOffset: k.To, Epoch: k.Epoch, Size: k.Bytes})
-	}
+	out.Rollbacks = rpc.RollbacksOf(kept)
 	if free, err := a.fs.FreeSpace(a.cfg.StorePathRootDir); err == nil {
 		out.DiskFree = free
 	}
 	return out
-}
-
-var wireRoles = map[epoch.Role]storagev1.Role{
-	epoch.RoleAsyncMaster: storagev1.Role_ROLE_ASYNC_MASTER, epoch.RoleSyncMaster: storagev1.Role_ROLE_SYNC_MASTER,
-	epoch.RoleSlave: storagev1.Role_ROLE_SLAVE,
 }
 
 func (a *app) upstream(u role.Upstream) *storagev1.UpstreamStatus {
@@ -82,6 +74,9 @@ func (a *app) upstream(u role.Upstream) *storagev1.UpstreamStatus {
 		Address: u.Address, State: storagev1.LinkState(u.State), EndOffset: u.End, ReadableOffset: u.Readable,
 		LagBytes: max(u.End-a.log.End(), 0), Reason: u.Reason, Remedy: u.Remedy, Connects: u.Connects,
 		LastReceive: stamp(raw.LastReceive), ConnectedAt: stamp(raw.ConnectedAt),
+	}
+	if a.cfg.Master.Legacy && u.State == role.LinkInSync && !raw.LastHeartbeat.After(raw.ConnectedAt) {
+		out.State = storagev1.LinkState_LINK_STATE_CATCHING_UP // RocketMQ tells its end only by a heartbeat
 	}
 	if out.Reason == "" && raw.Reason != "" && !raw.Connected {
 		out.Reason, out.Remedy = raw.Reason, raw.Remedy

@@ -6,7 +6,11 @@
 //	root.go          global flags, the client that commands share
 //	errors.go        what an error means, what to do next, exit codes 0 (done) 1 (failed, differs) 2 (usage)
 //	output.go        tables, JSON (one object a line), sizes
-//	put.go get.go tail.go status.go verify.go queues.go flush.go range.go playground.go    one command each
+//	words.go         line width, names of flags and of this program in what is said, the message limit
+//	input.go         stdin that a signal interrupts
+//	put.go get.go tail.go status.go verify.go queues.go flush.go range.go playground.go change.go rollback.go replay.go
+//	scrub.go repair.go
+//	                 one command each, or a few that belong together
 //
 // Commands write results to stdout and everything else to stderr; nothing needs a terminal, and where there is one status
 // -w and verify redraw in place.

@@ -62,13 +62,17 @@ func (a *app) report(ctx context.Context, err error) int {
 // tell writes what happened, and below it what to do next.
 func (a *app) tell(err error) {
 	var next []string
+	limit := lineWidth(a.errOut)
 	for i, one := range flatten(err) {
-		what, advice := explain(one)
+		what, advice, ok := a.tooLarge(one)
+		if !ok {
+			what, advice = explain(one)
+		}
 		lead := "tandemctl: "
 		if i > 0 {
 			lead = "           "
 		}
-		sayf(a.errOut, "%s%s\n", lead, what)
+		say(a.errOut, wrap(lead, a.hint(what), limit))
 		for _, n := range advice {
 			if !slices.Contains(next, n) {
 				next = append(next, n)
@@ -76,9 +80,12 @@ func (a *app) tell(err error) {
 		}
 	}
 	for _, n := range next {
-		sayf(a.errOut, "  -> %s\n", n)
+		a.advise(n)
 	}
 }
+
+// advise writes what to do next.
+func (a *app) advise(next string) { say(a.errOut, wrap("  -> ", a.hint(next), width(a.errOut))) }
 
 // flatten takes joins, and joins of joins, apart.
 func flatten(err error) []error {
@@ -110,6 +117,12 @@ func explain(err error) (what string, next []string) {
 	if addr := e.Meta["address"]; strings.Contains(e.Msg, addr) {
 		what = strings.TrimSuffix(what, " (address="+addr+")")
 	}
+	if aboutTLS(e) {
+		what = flagWords.Replace(what)
+		for i := range next {
+			next[i] = flagWords.Replace(next[i])
+		}
+	}
 	if e.Reason == client.ErrOutcomeUnknown.Reason {
 		return what, []string{"look for it with `tandemctl get` before putting it again, or put with --resend and accept that it may be there twice"}
 	}
@@ -123,14 +136,23 @@ func explain(err error) (what string, next []string) {
 func advice(e *errdefs.Error) []string {
 	switch e.Reason {
 	case client.ErrUnreachable.Reason:
+		if strings.Contains(e.Msg, "no answer from ") {
+			return nil // something is there
+		}
 		return []string{"is a storage running there? `tandemctl playground` starts a master and slaves", "name other addresses with --addr or " + addrVar}
 	case client.ErrNoMaster.Reason:
-		return []string{"`tandemctl status` shows each node's role and what keeps it from being master"}
+		return []string{"`tandemctl status` shows each node's role and what keeps it from being master", "`tandemctl promote NODE` makes a node the master"}
 	case "NOT_MASTER":
 		if m := e.Meta["master"]; m != "" {
 			return []string{"the master is " + m + ": use --addr " + m}
 		}
 		return []string{"name all nodes with --addr, separated by commas, so that the master is found"}
+	case "PROMOTION_HALF_WAY":
+		return []string{"`tandemctl status -w` shows when it opens; `tandemctl demote NODE` gives it up"}
+	case "NOT_PROMOTED", "BEHIND_MASTER":
+		return []string{"`tandemctl promote --help` says what --force means before you use it"}
+	case "NO_SUCH_ROLLBACK":
+		return []string{"`tandemctl rollback list --addr NODE` has the names"}
 	case "QUEUE_OFFSET_OUTSIDE", "OFFSET_OUTSIDE":
 		return []string{"`tandemctl queues` and `tandemctl status` show what there is"}
 	case "NO_RECORD":

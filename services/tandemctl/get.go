@@ -41,6 +41,9 @@ func (f *readFlags) check() error {
 	if f.topic == "" {
 		return usagef("--topic is missing; `tandemctl queues` lists topics")
 	}
+	if f.queue < -1 {
+		return usagef("--queue %d is negative", f.queue)
+	}
 	if f.max < 0 {
 		return usagef("--max %d is negative", f.max)
 	}

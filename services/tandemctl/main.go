@@ -11,9 +11,12 @@ import (
 // exitInterrupted is the exit code when a second signal cuts everything short.
 const exitInterrupted = 130
 
+// version is set by the build.
+var version string
+
 func main() {
 	ctx, cancel := context.WithCancel(context.Background())
-	a := &app{in: os.Stdin, out: os.Stdout, errOut: os.Stderr, env: os.Getenv, hurry: make(chan struct{})}
+	a := &app{in: os.Stdin, out: os.Stdout, errOut: os.Stderr, env: os.Getenv, hurry: make(chan struct{}), self: os.Args[0]}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {

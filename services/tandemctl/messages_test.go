@@ -91,7 +91,7 @@ FLUSH_SLAVE_TIMEOUT  1             1        0      1             0       ID1
 func TestPutErrors(t *testing.T) {
 	s := clienttest.Start(t, clienttest.Options{Slave: true})
 	ctl(t, s.Addr(), "", "put", "--topic", "t", "--timeout", "100ms", "x").want(t, exitFailed, "",
-		"tandemctl: no open master: ADDR is a SLAVE, SLAVE (put to the master)\n  -> `tandemctl status` shows each node's role and what keeps it from being master\n", s.Addr())
+		"tandemctl: no node takes puts: ADDR is a slave\n  -> `tandemctl status` shows each node's role and what keeps it from being master\n  -> `tandemctl promote NODE` makes a node the master\n", s.Addr())
 	s.SetMaster(true, "")
 	s.OnPut(func(*client.Message) (storagev1.PutStatus, error) {
 		return 0, errdefs.Invalid("message.topic", "is bad")

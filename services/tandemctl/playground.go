@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tandemlog/tandem/pkg/durable"
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/vfs"
 )
 
 // playFlags are those of playground.
@@ -82,15 +85,65 @@ func (a *app) playground(ctx context.Context, f *playFlags) error {
 	if f.dir, err = filepath.Abs(f.dir); err != nil {
 		return err
 	}
-	p := &playground{a: a, f: f, bin: bin}
-	if err := p.prepare(); err != nil {
+	if err := apart(f.from, f.dir); err != nil {
 		return err
 	}
-	err = p.play(ctx)
-	stopErr := p.stop()
-	sayf(a.out, "\nStopped. Data, configs and logs are in %s\n", f.dir)
-	sayf(a.out, "  again:  tandemctl playground --slaves %d --dir %s\n  away:   rm -r %s\n", f.slaves, f.dir, f.dir)
-	return errors.Join(err, stopErr)
+	lock, err := claim(f.dir)
+	if err != nil {
+		return err
+	}
+	p := &playground{a: a, f: f, bin: bin}
+	err = p.prepare()
+	if err == nil {
+		err = errors.Join(p.play(ctx), p.stop())
+		p.leave()
+	}
+	return errors.Join(err, lock.Close())
+}
+
+// leave says what stays behind, and how to go on with it or remove it: what is not the playground's own is not named.
+func (p *playground) leave() {
+	dir := shellWord(p.f.dir)
+	names := markFile
+	for _, n := range p.nodes {
+		names += " " + n.name
+	}
+	sayf(p.a.out, "\nStopped. Data, configs and logs are in %s\n", p.f.dir)
+	how := fmt.Sprintf("--slaves %d", p.f.slaves)
+	if p.f.slaves > 0 && p.f.acks != 1 {
+		how += fmt.Sprintf(" --acks %d", p.f.acks)
+	}
+	if p.f.async {
+		how += " --async"
+	}
+	sayf(p.a.out, "  again:  %s playground %s --dir %s\n  away:   cd %s && rm -r %s\n", p.a.name(), how, dir, dir, names)
+}
+
+// markFile in a folder says that it is a playground's. Who plays holds its lock.
+const markFile = "playground.lock"
+
+// claim makes the folder, or takes one that is empty or a playground's already, and locks it: nothing else there is touched.
+func claim(dir string) (io.Closer, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, &usageError{fmt.Errorf("cannot make the folder of --dir: %w", err)}
+	}
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("cannot use the folder of --dir: %w", err)}
+	}
+	mark := filepath.Join(dir, markFile)
+	if _, err := os.Lstat(mark); err != nil && len(names) > 0 {
+		return nil, usagef("--dir %s has files and is no playground's (there is no %s in it): name a new or empty folder", dir, markFile)
+	}
+	lock, err := durable.Lock(vfs.OS(), mark)
+	if errors.Is(err, vfs.ErrLocked) {
+		return nil, errdefs.Newf(errdefs.FailedPrecondition, "PLAYGROUND_RUNS", "a playground runs in %s already", dir).
+			WithRemedy("stop it with Ctrl-C where it runs, or choose another --dir")
+	}
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("cannot use the folder of --dir: %w", err)}
+	}
+	return lock, nil
 }
 
 // storageBinary finds the binary to start.
@@ -168,13 +221,13 @@ func (p *playground) introduce() {
 	say(w)
 	table(w, []string{"NODE", "GRPC", "RAW", "DEBUG", "PID", "FOLDER"}, rows)
 	sayf(w, "\nTry, in another terminal:\n\n  export %s=%s\n", addrVar, p.addresses())
-	say(w, "  tandemctl put --topic demo hello\n  tandemctl get --topic demo\n  tandemctl tail --topic demo\n  tandemctl status -w")
+	ctl := p.a.name()
+	sayf(w, "  %[1]s put --topic demo hello\n  %[1]s get --topic demo\n  %[1]s tail --topic demo\n  %[1]s status -w\n", ctl)
 	master := p.nodes[0]
 	if len(p.nodes) > 1 {
 		slave := p.nodes[1]
-		sayf(w, "  tandemctl verify %s %s\n  tandemctl get --addr %s --topic demo          # read from a slave\n",
-			master.listen, slave.listen, slave.listen)
-		sayf(w, "  kill -9 %d                                             # %s; then put, and look at status\n", slave.pid, slave.name)
+		sayf(w, "  %[1]s verify %[2]s %[3]s\n  %[1]s get --addr %[3]s --topic demo   # read from a slave\n", ctl, master.listen, slave.listen)
+		sayf(w, "  kill -9 %d   # %s; then put, and look at status\n", slave.pid, slave.name)
 	}
 	sayf(w, "  curl -s http://%s/metrics\n\nCtrl-C stops everything.\n", master.debugListen)
 }

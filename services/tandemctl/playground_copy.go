@@ -28,6 +28,21 @@ func checkStore(from string) error {
 	return usagef("--from %s has no commitlog folder with files: name the folder that RocketMQ calls storePathRootDir", from)
 }
 
+// apart makes sure that the store is not copied into itself.
+func apart(from, dir string) error {
+	if from == "" {
+		return nil
+	}
+	from, err := filepath.Abs(from)
+	if err != nil {
+		return err
+	}
+	if rel, err := filepath.Rel(from, dir); err == nil && filepath.IsLocal(rel) {
+		return usagef("--dir %s lies inside of the store %s", dir, from)
+	}
+	return nil
+}
+
 // takeOver copies the store of --from to the master's folder.
 func (p *playground) takeOver() error {
 	from, to := p.f.from, p.nodes[0].dir

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -86,6 +87,20 @@ func TestPlayground(t *testing.T) {
 	if len(addrs) != 3 || !strings.Contains(errOut.String(), "starting a master and 2 slaves in "+dir) {
 		t.Fatalf("%v\n%s", addrs, errOut)
 	}
+	for _, addr := range addrs { // the fake master does not wait for its slaves
+		for {
+			conn, err := net.Dial("tcp", addr)
+			if err == nil {
+				conn.Close()
+				break
+			}
+			select {
+			case <-time.After(10 * time.Millisecond):
+			case <-t.Context().Done():
+				t.Fatal(err)
+			}
+		}
+	}
 	if r := ctl(t, strings.Join(addrs, ","), "", "status"); r.code != exitOK || strings.Count(r.out, "broker-a/1  SLAVE") != 2 {
 		t.Errorf("%+v", r)
 	}
@@ -102,6 +117,7 @@ func TestPlayground(t *testing.T) {
 		t.Errorf("exit code %d\n%s", code, errOut)
 	}
 	out.waitFor(t, "Stopped. Data, configs and logs are in "+dir)
+	out.waitFor(t, "away:   cd "+dir+" && rm -r playground.lock master slave-1 slave-2\n")
 	if r := ctl(t, addrs[0], "", "flush"); r.code != exitFailed {
 		t.Errorf("the master still runs: %+v", r)
 	}
@@ -234,5 +250,65 @@ func TestPlaygroundInAHurry(t *testing.T) {
 	close(a.hurry)
 	if c := <-code; c != exitFailed || !strings.Contains(errOut.String(), "was killed before it had stopped") {
 		t.Errorf("exit code %d\n%s", c, errOut)
+	}
+}
+
+func TestPlaygroundTakesNoFolderOfOthers(t *testing.T) {
+	t.Setenv(fakeVar, "run")
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "passwd"), []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"playground", "--storage-bin", self(t), "--slaves", "0", "--for", "1ms", "--dir"}
+	r := ctl(t, "", "", append(args, dir)...)
+	if r.code != exitUsage || !strings.Contains(r.err, "has files and is no playground's") || strings.Contains(r.out, "rm ") {
+		t.Errorf("%+v", r)
+	}
+	if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
+		t.Errorf("%v, %v", names, err)
+	}
+	if r := ctl(t, "", "", append(args, filepath.Join(dir, "passwd"))...); r.code != exitUsage || !strings.Contains(r.err, "not a directory") {
+		t.Errorf("%+v", r)
+	}
+	own := filepath.Join(dir, "new")
+	if r := ctl(t, "", "", append([]string{"playground", "--async", "--acks", "2", "--slaves", "2", "--storage-bin", self(t), "--for", "1ms", "--dir"}, t.TempDir())...); !strings.Contains(r.out, "playground --slaves 2 --acks 2 --async --dir ") {
+		t.Errorf("%+v", r)
+	}
+	for range 2 { // made, and taken again
+		if r := ctl(t, "", "", append(args, own)...); r.code != exitOK || !strings.Contains(r.out, "cd "+own+" && rm -r playground.lock master\n") {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+func TestPlaygroundThatRunsIsLeftAlone(t *testing.T) {
+	t.Setenv(fakeVar, "run")
+	dir := t.TempDir()
+	out, _, stop := startCtl(t, "", "playground", "--storage-bin", self(t), "--dir", dir, "--slaves", "0")
+	defer stop()
+	out.waitFor(t, "Ready.")
+	config := filepath.Join(dir, "master", "storage.yaml")
+	before, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := ctl(t, "", "", "playground", "--storage-bin", self(t), "--dir", dir, "--slaves", "1", "--for", "1ms")
+	if r.code != exitFailed || !strings.Contains(r.err, "a playground runs in "+dir+" already") {
+		t.Errorf("%+v", r)
+	}
+	if after, err := os.ReadFile(config); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the configuration was changed: %v\n%s", err, after)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "slave-1")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a folder was made: %v", err)
+	}
+}
+
+func TestPlaygroundIsNoCopyOfItself(t *testing.T) {
+	from := t.TempDir()
+	store(t, from)
+	r := ctl(t, "", "", "playground", "--storage-bin", self(t), "--from", from, "--dir", filepath.Join(from, "play"))
+	if r.code != exitUsage || !strings.Contains(r.err, "lies inside of the store") {
+		t.Errorf("%+v", r)
 	}
 }

@@ -81,11 +81,11 @@ func (a *app) put(ctx context.Context, f *putFlags, args []string) error {
 		return err
 	}
 	return a.with(ctx, func(c *client.Client) error {
-		o := client.ProducerOptions{SlaveTimeout: f.wait, Resend: f.resend, RetryFor: time.Second}
+		t := &tally{a: a, quiet: f.quiet, counts: map[client.Status]int{}, began: time.Now()}
+		o := client.ProducerOptions{SlaveTimeout: f.wait, Resend: f.resend, OnRetry: t.retrying}
 		if f.acks >= 0 {
 			o.Acks = &f.acks
 		}
-		t := &tally{a: a, quiet: f.quiet, counts: map[client.Status]int{}, began: time.Now()}
 		messages := f.messages(bodies, props)
 		p := c.Producer(o)
 		switch {
@@ -96,6 +96,9 @@ func (a *app) put(ctx context.Context, f *putFlags, args []string) error {
 		default:
 			err = a.putEach(ctx, p, messages, t)
 		}
+		if t.tooFewSlaves() {
+			t.group = a.groupOf(ctx, c, f.acks)
+		}
 		return errors.Join(*failed, t.end(err))
 	})
 }
@@ -104,6 +107,12 @@ func (f *putFlags) check(args []string) error {
 	switch {
 	case f.topic == "":
 		return usagef("--topic is missing: tandemctl put --topic TOPIC BODY")
+	case f.acks < -1:
+		return usagef("--acks %d is negative", f.acks)
+	case f.queue < -1:
+		return usagef("--queue %d is negative", f.queue)
+	case f.wait < 0:
+		return usagef("--wait %v is negative", f.wait)
 	case f.count < 1:
 		return usagef("--count %d is not above 0", f.count)
 	case f.file != "" && len(args) > 0:
@@ -290,10 +299,31 @@ type tally struct {
 	failed int // without a result
 	began  time.Time
 	reason string
+	group  *group // set where slaves were too few
+
+	trouble time.Time // since when nothing gets through
+	told    string    // what was said of it
+}
+
+// patience is how long nothing may get through before it is told.
+const patience = time.Second
+
+// retrying tells once what keeps messages from getting through.
+func (t *tally) retrying(err error, _ time.Duration) {
+	if t.trouble.IsZero() {
+		t.trouble = time.Now()
+	}
+	what, _ := explain(flatten(err)[0])
+	if time.Since(t.trouble) < patience || what == t.told {
+		return
+	}
+	t.told = what
+	sayf(t.a.errOut, "tandemctl: %s; trying again for %s in all (--timeout)\n", what, shortDuration(t.a.timeout))
 }
 
 func (t *tally) add(r *client.Result) error {
 	t.total++
+	t.trouble, t.told = time.Time{}, ""
 	t.counts[r.GetStatus()]++
 	if r.GetStatus() != client.StatusOK && t.reason == "" {
 		t.reason = r.GetReason()
@@ -340,14 +370,68 @@ func (t *tally) end(err error) error {
 	for _, st := range slices.Sorted(mapKeys(t.counts)) {
 		if st != client.StatusOK {
 			what, next := statusMeaning(st)
+			if t.group != nil && fewSlaves(st) {
+				what, next = what+"; "+t.group.what, t.group.next
+			}
 			sayf(t.a.errOut, "tandemctl: %s: %s\n", client.StatusName(st), what)
 			if t.reason != "" {
 				sayf(t.a.errOut, "           the storage says: %s\n", t.reason)
 			}
-			sayf(t.a.errOut, "  -> %s\n", next)
+			t.a.advise(next)
 		}
 	}
 	return errReported
+}
+
+// fewSlaves reports whether a status says that slaves were too few or too slow.
+func fewSlaves(s client.Status) bool {
+	switch s {
+	case client.StatusFlushSlaveTimeout, client.StatusSlaveNotAvailable, client.StatusInSyncReplicasNotEnough:
+		return true
+	default:
+		return false
+	}
+}
+
+func (t *tally) tooFewSlaves() bool {
+	return slices.ContainsFunc(slices.Collect(mapKeys(t.counts)), fewSlaves)
+}
+
+// group says that more slaves were asked for than there are.
+type group struct{ what, next string }
+
+// groupOf returns nil when the master knows as many slaves as were asked for, or cannot be asked; acks -1 is what the storage
+// is set up for.
+func (a *app) groupOf(ctx context.Context, c *client.Client, acks int32) *group {
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	master, err := c.FindMaster(ctx)
+	if err != nil {
+		return nil
+	}
+	admin, err := c.Admin(master)
+	if err != nil {
+		return nil
+	}
+	st, err := admin.Status(ctx)
+	if err != nil {
+		return nil
+	}
+	known, by := int32(len(st.GetSlaves())), "--acks" //nolint:gosec // a handful
+	if acks < 0 {
+		acks, by = st.GetRequiredAcks(), "ha.required"
+	}
+	if known >= acks {
+		return nil
+	}
+	g := &group{
+		what: fmt.Sprintf("the master knows of %s, %s asks for %d", plural(int(known), "slave"), by, acks),
+		next: "start as many slaves, or ask for fewer with --acks",
+	}
+	if known == 0 {
+		g.what = fmt.Sprintf("the master knows of no slave, %s asks for %d", by, acks)
+	}
+	return g
 }
 
 func mapKeys[V any](m map[client.Status]V) iter.Seq[client.Status] {

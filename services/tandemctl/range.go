@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -58,23 +55,10 @@ func (a *app) copyRange(ctx context.Context, f *rangeFlags) error {
 	})
 }
 
-// rangeToFile leaves no half file behind: a failed copy is removed.
 func (a *app) rangeToFile(ctx context.Context, admin *client.Admin, f *rangeFlags) error {
-	mode := os.O_WRONLY | os.O_CREATE | os.O_EXCL
-	if f.force {
-		mode = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	n, err := newFile(f.file, f.force, func(w io.Writer) (int64, error) { return admin.Range(ctx, f.from, f.to, w) })
+	if err == nil {
+		sayf(a.errOut, "%s from offset %d written to %s\n", sizeText(n), f.from, f.file)
 	}
-	out, err := os.OpenFile(f.file, mode, 0o644)
-	if errors.Is(err, os.ErrExist) {
-		return usagef("%s exists; write over it with --force", f.file)
-	}
-	if err != nil {
-		return &usageError{fmt.Errorf("cannot write there: %w", err)}
-	}
-	n, err := admin.Range(ctx, f.from, f.to, io.Writer(out))
-	if err = errors.Join(err, out.Close()); err != nil {
-		return errors.Join(err, os.Remove(f.file))
-	}
-	sayf(a.errOut, "%s from offset %d written to %s\n", sizeText(n), f.from, f.file)
-	return nil
+	return err
 }

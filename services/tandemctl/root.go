@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -20,6 +19,9 @@ import (
 const (
 	defaultAddr = "127.0.0.1:10911"
 	addrVar     = "TANDEMCTL_ADDR"
+
+	leastMaxMessage byteSize = 64 << 10
+	mostMaxMessage  byteSize = 1 << 30
 )
 
 // app is one invocation: where it reads and writes, and its global flags.
@@ -28,17 +30,21 @@ type app struct {
 	out, errOut io.Writer
 	env         func(string) string
 	hurry       chan struct{} // closed when the user will not wait for an orderly end
+	self        string        // how this program was started; empty: tandemctl
 
 	addr    []string
 	timeout time.Duration
 	output  string
 	tls     grpcx.TLS
+	// maxMessage bounds a gRPC message in either direction, bytes.
+	maxMessage byteSize
 }
 
 // run carries one command line out and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
 	out := &sink{w: a.out}
 	a.out = out
+	a.in = &input{ctx: ctx, r: a.in}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(a.in)
@@ -60,7 +66,7 @@ func (a *app) root() *cobra.Command {
 			"New here? Run `tandemctl playground` and do what it says.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Version:       version(),
+		Version:       buildVersion(),
 		Args:          a.unknownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -68,7 +74,8 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	a.globalFlags(root)
 	root.AddCommand(a.putCommand(), a.getCommand(), a.tailCommand(), a.statusCommand(), a.verifyCommand(),
-		a.queuesCommand(), a.flushCommand(), a.rangeCommand(), a.playgroundCommand())
+		a.queuesCommand(), a.flushCommand(), a.rangeCommand(), a.promoteCommand(),
+		a.demoteCommand(), a.rollbackCommand(), a.scrubCommand(), a.repairCommand(), a.playgroundCommand())
 	return root
 }
 
@@ -87,12 +94,17 @@ func (a *app) globalFlags(root *cobra.Command) {
 	f.StringVar(&a.tls.KeyFile, "tls-key", "", "PEM `file` of the client's key")
 	f.StringVar(&a.tls.ServerName, "tls-server-name", "", "`name` in the storage's certificate, where it is not the host")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	a.maxMessage = grpcx.DefaultMaxMessage
+	f.Var(&a.maxMessage, "max-message", "`size` of the largest message to send or take, with all that comes with it")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		if a.output != "table" && a.output != "json" {
 			return usagef("--output %q is neither table nor json", a.output)
 		}
 		if a.timeout <= 0 {
 			return usagef("--timeout %v is not above 0", a.timeout)
+		}
+		if a.maxMessage < leastMaxMessage || a.maxMessage > mostMaxMessage {
+			return usagef("--max-message %v is not within %v and %v", &a.maxMessage, new(leastMaxMessage), new(mostMaxMessage))
 		}
 		return nil
 	}
@@ -107,7 +119,7 @@ func (a *app) dial(ctx context.Context, addrs ...string) (*client.Client, error)
 	for i := range trimmed {
 		trimmed[i] = strings.TrimSpace(trimmed[i])
 	}
-	c, err := client.Dial(ctx, client.Options{Addresses: trimmed, TLS: a.tls, Timeout: a.timeout})
+	c, err := client.Dial(ctx, client.Options{Addresses: trimmed, TLS: a.tls, Timeout: a.timeout, MaxMessage: int(a.maxMessage)})
 	if err != nil {
 		return nil, wrapUsage(err)
 	}
@@ -126,10 +138,13 @@ func (a *app) with(ctx context.Context, f func(*client.Client) error) error {
 
 func (a *app) json() bool { return a.output == "json" }
 
-// version is what the go command put into the binary.
-func version() string {
+// buildVersion is the version that the build has set, else what the go command put into the binary.
+func buildVersion() string {
 	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
+	switch {
+	case version != "":
+		return version
+	case !ok || info.Main.Version == "" || info.Main.Version == "(devel)":
 		return "devel"
 	}
 	return info.Main.Version
@@ -137,10 +152,7 @@ func version() string {
 
 // isTerminal reports whether f is a file on a terminal.
 func isTerminal(f any) bool {
-	if s, ok := f.(*sink); ok {
-		f = s.w
-	}
-	file, ok := f.(*os.File)
+	file, ok := fileOf(f)
 	if !ok {
 		return false
 	}

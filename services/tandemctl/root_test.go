@@ -17,7 +17,7 @@ func TestUsageErrors(t *testing.T) {
 		want string
 	}{
 		{"stauts", `there is no command "stauts"; did you mean "status"?`},
-		{"xyzzy-plugh", `there is no command "xyzzy-plugh"; there are completion, flush, get, playground, put, queues, range, status, tail, verify`},
+		{"xyzzy-plugh", `there is no command "xyzzy-plugh"; there are completion, demote, flush, get, playground, promote, put, queues, range, repair, rollback, scrub, status, tail, verify`},
 		{"put --topc t x", "tandemctl put has no flag --topc; did you mean --topic?"},
 		{"status --zzzzzzzz", "tandemctl status has no flag --zzzzzzzz; see tandemctl status --help"},
 		{"status -z", "tandemctl status has no flag -z; see tandemctl status --help"},
@@ -31,6 +31,12 @@ func TestUsageErrors(t *testing.T) {
 		{"get", "--topic is missing; `tandemctl queues` lists topics"},
 		{"get --topic t --from soon", `--from "soon" is none of first, next, a number, -N`},
 		{"get --topic t --offset 5", "--offset is a byte position from 0 in the log and goes without --topic"},
+		{"put --topic t --acks -5 x", "--acks -5 is negative"},
+		{"put --topic t --queue -7 x", "--queue -7 is negative"},
+		{"put --topic t --wait -3s x", "--wait -3s is negative"},
+		{"get --topic t --queue -7", "--queue -7 is negative"},
+		{"put --topic t --max-message 5 x", "--max-message 5 is not within 64KiB and 1GiB"},
+		{"put --topic t --max-message big x", `invalid argument "big" for "--max-message" flag: write bytes, or a size such as 16MiB; see tandemctl put --help`},
 		{"status extra", `tandemctl status takes no argument "extra"; see tandemctl status --help`},
 		{"status -w --interval 1ms", "--interval 1ms is not within 100ms and 1h"},
 		{"status -o yaml", `--output "yaml" is neither table nor json`},
@@ -68,7 +74,7 @@ func TestConnectionRefusedSaysWhatToDo(t *testing.T) {
 	}
 	ctl(t, addr+","+addr, "", "queues").want(t, exitFailed, "", strings.Replace(want, "  ->",
 		"           cannot reach the server: dial tcp ADDR: connect: connection refused\n  ->", 1), addr)
-	r := ctl(t, addr, "", "put", "--topic", "t", "x")
+	r := ctl(t, addr, "", "put", "--topic", "t", "--timeout", "300ms", "x")
 	if r.code != exitFailed || !strings.Contains(r.err, "connection refused") || !strings.Contains(r.err, "tandemctl playground") {
 		t.Errorf("put: %d\n%s", r.code, r.err)
 	}

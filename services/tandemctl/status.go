@@ -82,10 +82,13 @@ func (a *app) status(ctx context.Context) error {
 	})
 }
 
+// firstPicture is the longest wait for nodes before the first picture of -w.
+const firstPicture = time.Second
+
 // watch shows the nodes again and again. On a terminal it redraws in place.
 func (a *app) watch(ctx context.Context, interval time.Duration) error {
 	return a.with(ctx, func(c *client.Client) error {
-		w := &watcher{views: make([]view, len(c.Addresses())), heard: make(chan struct{}, 1)}
+		w := &watcher{views: make([]view, len(c.Addresses())), left: len(c.Addresses()), complete: make(chan struct{})}
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		ctx, cancel := context.WithCancel(ctx)
@@ -94,8 +97,9 @@ func (a *app) watch(ctx context.Context, interval time.Duration) error {
 			w.views[i] = view{addr: addr}
 			wg.Go(func() { w.follow(ctx, c, i, interval) })
 		}
-		select { // the first picture waits for an answer
-		case <-w.heard:
+		select { // the first picture waits for all nodes, but not for one that is away
+		case <-w.complete:
+		case <-time.After(firstPicture):
 		case <-ctx.Done():
 			return nil
 		}
@@ -139,19 +143,22 @@ func (a *app) draw(views []view, inPlace bool, interval time.Duration) error {
 
 // watcher keeps the last status of each node.
 type watcher struct {
-	mu    sync.Mutex
-	views []view
-	heard chan struct{} // capacity 1: something is known
+	mu       sync.Mutex
+	views    []view
+	left     int           // nodes of which nothing is known yet
+	complete chan struct{} // closed when there are none
 }
 
 func (w *watcher) set(i int, st *client.NodeStatus, err error) {
 	w.mu.Lock()
-	w.views[i].status, w.views[i].err = st, err
-	w.mu.Unlock()
-	select {
-	case w.heard <- struct{}{}:
-	default:
+	defer w.mu.Unlock()
+	v := &w.views[i]
+	if v.status == nil && v.err == nil {
+		if w.left--; w.left == 0 {
+			close(w.complete)
+		}
 	}
+	v.status, v.err = st, err
 }
 
 func (w *watcher) picture() []view {
@@ -195,7 +202,8 @@ func (a *app) show(w io.Writer, views []view, now time.Time) error {
 		if i > 0 {
 			say(w)
 		}
-		showNode(w, v, now)
+		p := page{w: w, width: width(a.out), line: lineWidth(a.out), now: now, ctl: a.name()}
+		p.node(v)
 	}
 	return nil
 }
@@ -220,14 +228,23 @@ func printView(w io.Writer, v view) error {
 	return printJSON(w, line)
 }
 
-// showNode writes one node for people.
-func showNode(w io.Writer, v view, now time.Time) {
+// page writes nodes for people.
+type page struct {
+	w     io.Writer
+	width int // of remedies
+	line  int // of what nodes that are away say
+	now   time.Time
+	ctl   string // how the user starts this program
+}
+
+func (p page) node(v view) {
+	w := p.w
 	if v.status == nil {
 		why := "no answer yet"
 		if v.err != nil {
 			why, _ = explain(v.err)
 		}
-		sayf(w, "%s  not reached: %s\n", v.addr, why)
+		say(w, wrap(v.addr+"  ", "not reached: "+why, p.line))
 		return
 	}
 	s := v.status
@@ -239,26 +256,40 @@ func showNode(w io.Writer, v view, now time.Time) {
 		state = ", puts refused"
 	}
 	sayf(w, "%s  %s/%d  %s%s  (cluster %s, tandem %s%s)\n", v.addr, s.GetBrokerName(), s.GetNodeId(),
-		client.RoleName(s.GetRole()), state, s.GetCluster(), s.GetVersion(), uptime(s, now))
+		client.RoleName(s.GetRole()), state, s.GetCluster(), s.GetVersion(), uptime(s, p.now))
 	if r := s.GetReason(); r != "" && r != "SLAVE" { // that a slave takes no puts is no news
-		showReason(w, r, s.GetRemedy())
+		p.reason(r, s.GetRemedy())
 	}
 	showLog(w, s)
 	if u := s.GetUpstream(); u.GetAddress() != "" {
-		showUpstream(w, u, now)
+		p.upstream(u)
 	}
 	if s.GetRole() != storagev1.Role_ROLE_SLAVE || len(s.GetSlaves()) > 0 {
-		showSlaves(w, s, now)
+		p.slaves(s)
 	}
-	for _, r := range s.GetRollbacks() {
-		sayf(w, "  kept from a cut: %d to %d of epoch %d, %s under rollback/\n", r.GetFromOffset(), r.GetToOffset(), r.GetEpoch(), sizeText(r.GetSize()))
+	p.losses(v.addr, s)
+}
+
+// losses tells what the log lacks, or may lack.
+func (p page) losses(addr string, s *client.NodeStatus) {
+	if !s.GetWhole() && s.GetWatermarks().GetWrittenOffset() > 0 {
+		p.reason("the log may lack what it once had: the machine went down, files were damaged, or it is new",
+			"a slave gets them from its master; until then do not make this node the master by force")
+	}
+	for i, r := range s.GetRollbacks() {
+		remedy := ""
+		if i == len(s.GetRollbacks())-1 {
+			remedy = fmt.Sprintf("`%[1]s rollback list --addr %[2]s` lists what is kept; `%[1]s rollback --help` says more", p.ctl, addr)
+		}
+		p.reason(fmt.Sprintf("cut from this log and kept: %d to %d, by epoch %d, %s under rollback/", r.GetFromOffset(), r.GetToOffset(), r.GetEpoch(), sizeText(r.GetSize())), remedy)
 	}
 }
 
-func showReason(w io.Writer, reason, remedy string) {
-	sayf(w, "  ! %s\n", reason)
+// reason writes what keeps something from working, and below it what to do.
+func (p page) reason(reason, remedy string) {
+	say(p.w, wrap("  ! ", reason, p.width))
 	if remedy != "" {
-		sayf(w, "    -> %s\n", remedy)
+		say(p.w, wrap("    -> ", remedy, p.width))
 	}
 }
 
@@ -292,15 +323,16 @@ func epochText(s *client.NodeStatus) string {
 	return "0"
 }
 
-func showUpstream(w io.Writer, u *storagev1.UpstreamStatus, now time.Time) {
-	sayf(w, "  follows %s: %s, %s behind, last bytes %s, %s\n", u.GetAddress(), linkName(u.GetState()), sizeText(u.GetLagBytes()),
-		ago(now, u.GetLastReceive().AsTime()), plural(int(u.GetConnects()), "connection"))
+func (p page) upstream(u *storagev1.UpstreamStatus) {
+	sayf(p.w, "  follows %s: %s, %s behind, last bytes %s, %s\n", u.GetAddress(), linkName(u.GetState()), sizeText(u.GetLagBytes()),
+		ago(p.now, u.GetLastReceive().AsTime()), plural(int(u.GetConnects()), "connection"))
 	if u.GetReason() != "" {
-		showReason(w, u.GetReason(), u.GetRemedy())
+		p.reason(u.GetReason(), u.GetRemedy())
 	}
 }
 
-func showSlaves(w io.Writer, s *client.NodeStatus, now time.Time) {
+func (p page) slaves(s *client.NodeStatus) {
+	w := p.w
 	if len(s.GetSlaves()) == 0 {
 		say(w, "  no slaves")
 		return
@@ -317,16 +349,18 @@ func showSlaves(w io.Writer, s *client.NodeStatus, now time.Time) {
 		}
 		rows = append(rows, []string{
 			id, l.GetAddress(), linkName(l.GetState()), inSync, itoa(l.GetAckedOffset()), sizeText(l.GetLagBytes()),
-			shortDuration(l.GetLag().AsDuration()), ago(now, l.GetLastReport().AsTime()),
+			shortDuration(l.GetLag().AsDuration()), ago(p.now, l.GetLastReport().AsTime()),
 		})
 	}
 	var b bytes.Buffer
 	table(&b, []string{"SLAVE", "ADDRESS", "STATE", "IN SYNC", "ACKED", "LAG", "LAG TIME", "LAST REPORT"}, rows)
 	indent(w, b.String())
-	sayf(w, "  in sync %d, required %d\n", s.GetInSyncSlaves(), s.GetRequiredAcks())
+	if s.GetRole() != storagev1.Role_ROLE_SLAVE { // who feeds slaves counts none of them for puts
+		sayf(w, "  in sync %d, required %d\n", s.GetInSyncSlaves(), s.GetRequiredAcks())
+	}
 	for _, l := range s.GetSlaves() {
 		if l.GetReason() != "" {
-			showReason(w, fmt.Sprintf("slave %d: %s", l.GetNodeId(), l.GetReason()), l.GetRemedy())
+			p.reason(fmt.Sprintf("slave %d: %s", l.GetNodeId(), l.GetReason()), l.GetRemedy())
 		}
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ func TestStatusTable(t *testing.T) {
 	master := &client.NodeStatus{
 		Cluster: "c", BrokerName: "broker-a", Role: storagev1.Role_ROLE_SYNC_MASTER, Open: true, Version: "1.2.3",
 		Watermarks: &storagev1.Watermarks{FirstOffset: 0, WrittenOffset: 5000, FlushedOffset: 4000, ReadableOffset: 4500, DispatchedOffset: 4500, AckedOffset: 4500},
-		Epochs:     []*storagev1.Epoch{{Epoch: 1}, {Epoch: 2, StartOffset: 300}}, RequiredAcks: 1, InSyncSlaves: 1, DiskFree: 3 << 30,
+		Epochs:     []*storagev1.Epoch{{Epoch: 1}, {Epoch: 2, StartOffset: 300}}, RequiredAcks: 1, InSyncSlaves: 1, DiskFree: 3 << 30, Whole: true,
 		StartedAt: timestamppb.New(now.Add(-90 * time.Minute)),
 		Slaves: []*storagev1.SlaveStatus{
 			{NodeId: 1, Address: "10.0.0.2:5000", State: storagev1.LinkState_LINK_STATE_IN_SYNC, InSync: true, AckedOffset: 5000, LastReport: timestamppb.New(now.Add(-1500 * time.Millisecond))},
@@ -31,6 +32,9 @@ func TestStatusTable(t *testing.T) {
 	slave := &client.NodeStatus{
 		Cluster: "c", BrokerName: "broker-a", NodeId: 1, Role: storagev1.Role_ROLE_SLAVE, Version: "1.2.3", Reason: "SLAVE", Remedy: "put to the master",
 		Watermarks: &storagev1.Watermarks{WrittenOffset: 5000, FlushedOffset: 5000, ReadableOffset: 4500, DispatchedOffset: 4500},
+		Slaves: []*storagev1.SlaveStatus{ // of a chain
+			{NodeId: 2, Address: "10.0.0.3:5000", State: storagev1.LinkState_LINK_STATE_IN_SYNC, InSync: true, AckedOffset: 5000},
+		},
 		Upstream: &storagev1.UpstreamStatus{
 			Address: "10.0.0.1:10911", State: storagev1.LinkState_LINK_STATE_REFUSED, LagBytes: 2 << 20, Connects: 1,
 			LastReceive: timestamppb.New(now.Add(-3 * time.Second)), Reason: "EPOCH", Remedy: "promote it",
@@ -51,7 +55,8 @@ func TestStatusTable(t *testing.T) {
   in sync 1, required 1
   ! slave -1: NO_REPORT
     -> look at its disk
-  kept from a cut: 10 to 20 of epoch 1, 10 B under rollback/
+  ! cut from this log and kept: 10 to 20, by epoch 1, 10 B under rollback/
+    -> ` + "`tandemctl rollback list --addr 10.0.0.1:10911` lists what is kept;\n       `tandemctl rollback --help` says more" + `
 
 10.0.0.2:10911  broker-a/1  SLAVE  (cluster c, tandem 1.2.3)
   FIRST  WRITTEN  FLUSHED  READABLE  DISPATCHED  ACKED  EPOCH  DISK FREE
@@ -59,6 +64,10 @@ func TestStatusTable(t *testing.T) {
   follows 10.0.0.1:10911: refused, 2.0 MiB behind, last bytes 3s ago, 1 connection
   ! EPOCH
     -> promote it
+  SLAVE  ADDRESS        STATE    IN SYNC  ACKED  LAG  LAG TIME  LAST REPORT
+  2      10.0.0.3:5000  in sync  yes      5000   0 B  0s        never
+  ! the log may lack what it once had: the machine went down, files were damaged, or it is new
+    -> a slave gets them from its master; until then do not make this node the master by force
 
 10.0.0.9:10911  not reached: cannot reach the storage
 `
@@ -136,5 +145,37 @@ func TestSizesAndDurations(t *testing.T) {
 		if got := shortDuration(d); got != want {
 			t.Errorf("shortDuration(%v) = %s, want %s", d, got, want)
 		}
+	}
+}
+
+// TestTheFirstPictureOfAWatchIsWhole: it waits for all nodes, but not for one that never answers.
+func TestTheFirstPictureOfAWatchIsWhole(t *testing.T) {
+	a, slow := clienttest.Start(t, clienttest.Options{}), clienttest.Start(t, clienttest.Options{Slave: true})
+	away, asked := clienttest.Start(t, clienttest.Options{}), make(chan struct{})
+	away.Stop()
+	a.OnStatus(func(*storagev1.StatusResponse) {
+		select {
+		case <-asked:
+		default:
+			close(asked)
+		}
+	})
+	slow.OnStatus(func(*storagev1.StatusResponse) { <-asked })
+	out, _, stop := startCtl(t, strings.Join([]string{a.Addr(), slow.Addr(), away.Addr()}, ","), "status", "-w", "--interval", "1h")
+	defer stop()
+	out.waitFor(t, "connection refused")
+	if s := out.String(); strings.Contains(s, "no answer yet") || !strings.Contains(s, "broker-a/1  SLAVE") {
+		t.Errorf("the first picture:\n%s", s)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // accepts and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	out, _, stop = startCtl(t, a.Addr()+","+ln.Addr().String(), "status", "-w", "--interval", "1h")
+	defer stop()
+	out.waitFor(t, "no answer yet")
+	if s := out.String(); !strings.Contains(s, "SYNC_MASTER, open") {
+		t.Errorf("the first picture:\n%s", s)
 	}
 }

@@ -204,11 +204,12 @@ type containers struct {
 
 func (d *containers) compose(args ...string) error {
 	cmd := exec.Command("docker", append([]string{"compose", "-f", d.file}, args...)...) //nolint:noctx // short
-	cmd.Env = append(os.Environ(), "TANDEM_DATA="+d.dir,
-		fmt.Sprintf("TANDEM_UID=%d", os.Getuid()), fmt.Sprintf("TANDEM_GID=%d", os.Getgid()))
+	cmd.Env = append(os.Environ(), fmt.Sprintf("TANDEM_UID=%d", os.Getuid()), fmt.Sprintf("TANDEM_GID=%d", os.Getgid()))
 	for name, addr := range d.addrs {
 		_, port, _ := net.SplitHostPort(addr)
-		cmd.Env = append(cmd.Env, "TANDEM_"+strings.ToUpper(name)+"_PORT="+port)
+		key := "TANDEM_" + strings.ToUpper(name)
+		// Debug port 0: any free one.
+		cmd.Env = append(cmd.Env, key+"_PORT="+port, key+"_DEBUG_PORT=0", key+"_DATA="+filepath.Join(d.dir, name))
 	}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -223,7 +224,7 @@ func (d *containers) start(name string) error { return d.compose("up", "-d", "--
 func (d *containers) kill(name string) error { return d.compose("kill", "-s", "KILL", name) }
 
 func (d *containers) stopAll() {
-	if err := d.compose("down", "-t", "20"); err != nil {
+	if err := d.compose("down", "-v", "-t", "20"); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 	}
 }

@@ -43,18 +43,24 @@ type Storage struct {
 	addr   string
 	queues int
 
-	mu      sync.Mutex
-	server  *grpc.Server
-	master  bool
-	named   string // address of the master that NOT_MASTER names
-	epoch   int64
-	log     []byte
-	first   int64 // offset of log[0]
-	lists   map[string][]*storagev1.StoredMessage
-	turn    int
-	onPut   func(*storagev1.Message) (storagev1.PutStatus, error)
-	status  func(*storagev1.StatusResponse)
-	calls   map[string]int
+	mu     sync.Mutex
+	server *grpc.Server
+	master bool
+	named  string // address of the master that NOT_MASTER names
+	epoch  int64
+	log    []byte
+	first  int64 // offset of log[0]
+	lists  map[string][]*storagev1.StoredMessage
+	turn   int
+	onPut  func(*storagev1.Message) (storagev1.PutStatus, error)
+	status func(*storagev1.StatusResponse)
+	kept   []kept
+	calls  map[string]int
+
+	onPromote func(force bool) (*storagev1.PromoteResponse, error)
+	onScrub   func(*storagev1.ScrubRequest) ([]*storagev1.ScrubResponse, error)
+	onRepair  func(*storagev1.RepairRequest) ([]*storagev1.RepairResponse, error)
+
 	changed chan struct{} // closed and replaced at each put
 	down    chan struct{} // closed by Stop: handlers end
 }

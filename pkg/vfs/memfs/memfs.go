@@ -88,13 +88,13 @@ type FS struct {
 	// mu is held for writing while names change and while a clone is made, for reading while a file's content does.
 	mu     sync.RWMutex
 	root   *dir
-	locked map[*file]bool
+	locked map[*file]int // see exclusive
 }
 
 var _ vfs.FS = (*FS)(nil)
 
 // New makes an empty file system whose only directory is "/". A relative name means the same as with a "/" before it.
-func New() *FS { return &FS{root: newDir(), locked: map[*file]bool{}} }
+func New() *FS { return &FS{root: newDir(), locked: map[*file]int{}} }
 
 // SetHook installs the function that decides about each operation; nil removes it. It is called before the operation,
 // outside all locks, by the goroutine that asks for it, so it may use f, CrashClone included.

@@ -388,15 +388,30 @@ func (f *FS) FreeSpace(name string) (int64, error) {
 }
 
 // Lock implements vfs.FS.
-func (f *FS) Lock(name string) (io.Closer, error) {
-	h, err := f.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+func (f *FS) Lock(name string) (io.Closer, error) { return f.lock(name, os.O_RDWR|os.O_CREATE, false) }
+
+// LockShared implements vfs.FS.
+func (f *FS) LockShared(name string) (io.Closer, error) { return f.lock(name, os.O_RDONLY, true) }
+
+// exclusive is what FS.locked has of a file with the exclusive lock; others have the number of shared ones.
+const exclusive = -1
+
+func (f *FS) lock(name string, flag int, shared bool) (io.Closer, error) {
+	h, err := f.OpenFile(name, flag, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	file := h.(*handle).file //nolint:errcheck,forcetypeassert // OpenFile of this FS
 	f.mu.Lock()
-	taken := f.locked[file]
-	f.locked[file] = true
+	n := f.locked[file]
+	taken := n == exclusive || n > 0 && !shared
+	switch {
+	case taken:
+	case shared:
+		f.locked[file] = n + 1
+	default:
+		f.locked[file] = exclusive
+	}
 	f.mu.Unlock()
 	if taken {
 		return nil, joinClose(vfs.ErrLocked.With("file", name), h)
@@ -416,7 +431,11 @@ func (l *lock) Close() error {
 		return fs.ErrClosed
 	}
 	l.fs.mu.Lock()
-	delete(l.fs.locked, l.file)
+	if n := l.fs.locked[l.file]; n > 1 {
+		l.fs.locked[l.file] = n - 1
+	} else {
+		delete(l.fs.locked, l.file)
+	}
 	l.fs.mu.Unlock()
 	return l.handle.Close()
 }

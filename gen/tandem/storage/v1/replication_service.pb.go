@@ -719,6 +719,130 @@ func (x *FollowResponse) GetFirstOffset() int64 {
 	return 0
 }
 
+type DrainRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Cluster and broker name must equal the master's own.
+	Cluster    string `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	BrokerName string `protobuf:"bytes,2,opt,name=broker_name,json=brokerName,proto3" json:"broker_name,omitempty"`
+	// Node id of the caller (brokerId).
+	NodeId int64 `protobuf:"varint,3,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// Last epoch of the caller's list: it must be the master's reign.
+	Epoch         int64  `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Id            uint64 `protobuf:"fixed64,5,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainRequest) Reset() {
+	*x = DrainRequest{}
+	mi := &file_tandem_storage_v1_replication_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainRequest) ProtoMessage() {}
+
+func (x *DrainRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tandem_storage_v1_replication_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
+func (*DrainRequest) Descriptor() ([]byte, []int) {
+	return file_tandem_storage_v1_replication_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *DrainRequest) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *DrainRequest) GetBrokerName() string {
+	if x != nil {
+		return x.BrokerName
+	}
+	return ""
+}
+
+func (x *DrainRequest) GetNodeId() int64 {
+	if x != nil {
+		return x.NodeId
+	}
+	return 0
+}
+
+func (x *DrainRequest) GetEpoch() int64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *DrainRequest) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+type DrainResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// End of the master's log, bytes; it does not move while the call lasts.
+	EndOffset     int64 `protobuf:"varint,1,opt,name=end_offset,json=endOffset,proto3" json:"end_offset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainResponse) Reset() {
+	*x = DrainResponse{}
+	mi := &file_tandem_storage_v1_replication_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainResponse) ProtoMessage() {}
+
+func (x *DrainResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tandem_storage_v1_replication_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
+func (*DrainResponse) Descriptor() ([]byte, []int) {
+	return file_tandem_storage_v1_replication_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *DrainResponse) GetEndOffset() int64 {
+	if x != nil {
+		return x.EndOffset
+	}
+	return 0
+}
+
 type RangeChecksumRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// First byte of the range, bytes.
@@ -733,7 +857,7 @@ type RangeChecksumRequest struct {
 
 func (x *RangeChecksumRequest) Reset() {
 	*x = RangeChecksumRequest{}
-	mi := &file_tandem_storage_v1_replication_service_proto_msgTypes[5]
+	mi := &file_tandem_storage_v1_replication_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -745,7 +869,7 @@ func (x *RangeChecksumRequest) String() string {
 func (*RangeChecksumRequest) ProtoMessage() {}
 
 func (x *RangeChecksumRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tandem_storage_v1_replication_service_proto_msgTypes[5]
+	mi := &file_tandem_storage_v1_replication_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -758,7 +882,7 @@ func (x *RangeChecksumRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RangeChecksumRequest.ProtoReflect.Descriptor instead.
 func (*RangeChecksumRequest) Descriptor() ([]byte, []int) {
-	return file_tandem_storage_v1_replication_service_proto_rawDescGZIP(), []int{5}
+	return file_tandem_storage_v1_replication_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RangeChecksumRequest) GetFromOffset() int64 {
@@ -794,7 +918,7 @@ type RangeChecksumResponse struct {
 
 func (x *RangeChecksumResponse) Reset() {
 	*x = RangeChecksumResponse{}
-	mi := &file_tandem_storage_v1_replication_service_proto_msgTypes[6]
+	mi := &file_tandem_storage_v1_replication_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -806,7 +930,7 @@ func (x *RangeChecksumResponse) String() string {
 func (*RangeChecksumResponse) ProtoMessage() {}
 
 func (x *RangeChecksumResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tandem_storage_v1_replication_service_proto_msgTypes[6]
+	mi := &file_tandem_storage_v1_replication_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -819,7 +943,7 @@ func (x *RangeChecksumResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RangeChecksumResponse.ProtoReflect.Descriptor instead.
 func (*RangeChecksumResponse) Descriptor() ([]byte, []int) {
-	return file_tandem_storage_v1_replication_service_proto_rawDescGZIP(), []int{6}
+	return file_tandem_storage_v1_replication_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RangeChecksumResponse) GetChecksums() []uint32 {
@@ -913,7 +1037,17 @@ const file_tandem_storage_v1_replication_service_proto_rawDesc = "" +
 	"\vopen_master\x18\f \x01(\bR\n" +
 	"openMaster\x12\x1a\n" +
 	"\bupstream\x18\r \x03(\x03R\bupstream\x12!\n" +
-	"\ffirst_offset\x18\x0e \x01(\x03R\vfirstOffset\"w\n" +
+	"\ffirst_offset\x18\x0e \x01(\x03R\vfirstOffset\"\x88\x01\n" +
+	"\fDrainRequest\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\tR\acluster\x12\x1f\n" +
+	"\vbroker_name\x18\x02 \x01(\tR\n" +
+	"brokerName\x12\x17\n" +
+	"\anode_id\x18\x03 \x01(\x03R\x06nodeId\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\x03R\x05epoch\x12\x0e\n" +
+	"\x02id\x18\x05 \x01(\x06R\x02id\".\n" +
+	"\rDrainResponse\x12\x1d\n" +
+	"\n" +
+	"end_offset\x18\x01 \x01(\x03R\tendOffset\"w\n" +
 	"\x14RangeChecksumRequest\x12\x1f\n" +
 	"\vfrom_offset\x18\x01 \x01(\x03R\n" +
 	"fromOffset\x12\x1b\n" +
@@ -930,10 +1064,11 @@ const file_tandem_storage_v1_replication_service_proto_rawDesc = "" +
 	"\x14FOLLOW_ACTION_REFUSE\x10\x04\x12\x18\n" +
 	"\x14FOLLOW_ACTION_REVOKE\x10\x05\x12\x1a\n" +
 	"\x16FOLLOW_ACTION_PROGRESS\x10\x06\x12\x19\n" +
-	"\x15FOLLOW_ACTION_COMPARE\x10\a2\x9b\x02\n" +
+	"\x15FOLLOW_ACTION_COMPARE\x10\a2\xe9\x02\n" +
 	"\x12ReplicationService\x12P\n" +
 	"\aPromise\x12!.tandem.storage.v1.PromiseRequest\x1a\".tandem.storage.v1.PromiseResponse\x12O\n" +
-	"\x06Follow\x12 .tandem.storage.v1.FollowRequest\x1a!.tandem.storage.v1.FollowResponse0\x01\x12b\n" +
+	"\x06Follow\x12 .tandem.storage.v1.FollowRequest\x1a!.tandem.storage.v1.FollowResponse0\x01\x12L\n" +
+	"\x05Drain\x12\x1f.tandem.storage.v1.DrainRequest\x1a .tandem.storage.v1.DrainResponse0\x01\x12b\n" +
 	"\rRangeChecksum\x12'.tandem.storage.v1.RangeChecksumRequest\x1a(.tandem.storage.v1.RangeChecksumResponseB=Z;github.com/tandemlog/tandem/gen/tandem/storage/v1;storagev1b\x06proto3"
 
 var (
@@ -949,7 +1084,7 @@ func file_tandem_storage_v1_replication_service_proto_rawDescGZIP() []byte {
 }
 
 var file_tandem_storage_v1_replication_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_tandem_storage_v1_replication_service_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_tandem_storage_v1_replication_service_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_tandem_storage_v1_replication_service_proto_goTypes = []any{
 	(FollowAction)(0),             // 0: tandem.storage.v1.FollowAction
 	(*Epoch)(nil),                 // 1: tandem.storage.v1.Epoch
@@ -957,8 +1092,10 @@ var file_tandem_storage_v1_replication_service_proto_goTypes = []any{
 	(*PromiseResponse)(nil),       // 3: tandem.storage.v1.PromiseResponse
 	(*FollowRequest)(nil),         // 4: tandem.storage.v1.FollowRequest
 	(*FollowResponse)(nil),        // 5: tandem.storage.v1.FollowResponse
-	(*RangeChecksumRequest)(nil),  // 6: tandem.storage.v1.RangeChecksumRequest
-	(*RangeChecksumResponse)(nil), // 7: tandem.storage.v1.RangeChecksumResponse
+	(*DrainRequest)(nil),          // 6: tandem.storage.v1.DrainRequest
+	(*DrainResponse)(nil),         // 7: tandem.storage.v1.DrainResponse
+	(*RangeChecksumRequest)(nil),  // 8: tandem.storage.v1.RangeChecksumRequest
+	(*RangeChecksumResponse)(nil), // 9: tandem.storage.v1.RangeChecksumResponse
 }
 var file_tandem_storage_v1_replication_service_proto_depIdxs = []int32{
 	1, // 0: tandem.storage.v1.PromiseResponse.epochs:type_name -> tandem.storage.v1.Epoch
@@ -967,12 +1104,14 @@ var file_tandem_storage_v1_replication_service_proto_depIdxs = []int32{
 	1, // 3: tandem.storage.v1.FollowResponse.epochs:type_name -> tandem.storage.v1.Epoch
 	2, // 4: tandem.storage.v1.ReplicationService.Promise:input_type -> tandem.storage.v1.PromiseRequest
 	4, // 5: tandem.storage.v1.ReplicationService.Follow:input_type -> tandem.storage.v1.FollowRequest
-	6, // 6: tandem.storage.v1.ReplicationService.RangeChecksum:input_type -> tandem.storage.v1.RangeChecksumRequest
-	3, // 7: tandem.storage.v1.ReplicationService.Promise:output_type -> tandem.storage.v1.PromiseResponse
-	5, // 8: tandem.storage.v1.ReplicationService.Follow:output_type -> tandem.storage.v1.FollowResponse
-	7, // 9: tandem.storage.v1.ReplicationService.RangeChecksum:output_type -> tandem.storage.v1.RangeChecksumResponse
-	7, // [7:10] is the sub-list for method output_type
-	4, // [4:7] is the sub-list for method input_type
+	6, // 6: tandem.storage.v1.ReplicationService.Drain:input_type -> tandem.storage.v1.DrainRequest
+	8, // 7: tandem.storage.v1.ReplicationService.RangeChecksum:input_type -> tandem.storage.v1.RangeChecksumRequest
+	3, // 8: tandem.storage.v1.ReplicationService.Promise:output_type -> tandem.storage.v1.PromiseResponse
+	5, // 9: tandem.storage.v1.ReplicationService.Follow:output_type -> tandem.storage.v1.FollowResponse
+	7, // 10: tandem.storage.v1.ReplicationService.Drain:output_type -> tandem.storage.v1.DrainResponse
+	9, // 11: tandem.storage.v1.ReplicationService.RangeChecksum:output_type -> tandem.storage.v1.RangeChecksumResponse
+	8, // [8:12] is the sub-list for method output_type
+	4, // [4:8] is the sub-list for method input_type
 	4, // [4:4] is the sub-list for extension type_name
 	4, // [4:4] is the sub-list for extension extendee
 	0, // [0:4] is the sub-list for field type_name
@@ -989,7 +1128,7 @@ func file_tandem_storage_v1_replication_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tandem_storage_v1_replication_service_proto_rawDesc), len(file_tandem_storage_v1_replication_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   7,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

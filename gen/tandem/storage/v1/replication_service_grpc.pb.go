@@ -21,6 +21,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	ReplicationService_Promise_FullMethodName       = "/tandem.storage.v1.ReplicationService/Promise"
 	ReplicationService_Follow_FullMethodName        = "/tandem.storage.v1.ReplicationService/Follow"
+	ReplicationService_Drain_FullMethodName         = "/tandem.storage.v1.ReplicationService/Drain"
 	ReplicationService_RangeChecksum_FullMethodName = "/tandem.storage.v1.ReplicationService/RangeChecksum"
 )
 
@@ -39,6 +40,10 @@ type ReplicationServiceClient interface {
 	// Follow is the control stream of one link: the first answer decides (stream, truncate, reset, refuse),
 	// later ones carry Readable and the revocation. It stays open as long as the link.
 	Follow(ctx context.Context, in *FollowRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FollowResponse], error)
+	// Drain has an open master hold its puts back for as long as the call lasts, for the sake of a slave that is about to be
+	// promoted. The one answer comes when the waiting puts have ended: what lies below its end is all there is. When the
+	// call ends without a Promise in between, the master takes puts again.
+	Drain(ctx context.Context, in *DrainRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DrainResponse], error)
 	// RangeChecksum returns the checksums of consecutive stretches of the log, for the bisection of histories
 	// that have no common epochs (folders that RocketMQ wrote).
 	RangeChecksum(ctx context.Context, in *RangeChecksumRequest, opts ...grpc.CallOption) (*RangeChecksumResponse, error)
@@ -81,6 +86,25 @@ func (c *replicationServiceClient) Follow(ctx context.Context, in *FollowRequest
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ReplicationService_FollowClient = grpc.ServerStreamingClient[FollowResponse]
 
+func (c *replicationServiceClient) Drain(ctx context.Context, in *DrainRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DrainResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ReplicationService_ServiceDesc.Streams[1], ReplicationService_Drain_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[DrainRequest, DrainResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ReplicationService_DrainClient = grpc.ServerStreamingClient[DrainResponse]
+
 func (c *replicationServiceClient) RangeChecksum(ctx context.Context, in *RangeChecksumRequest, opts ...grpc.CallOption) (*RangeChecksumResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RangeChecksumResponse)
@@ -106,6 +130,10 @@ type ReplicationServiceServer interface {
 	// Follow is the control stream of one link: the first answer decides (stream, truncate, reset, refuse),
 	// later ones carry Readable and the revocation. It stays open as long as the link.
 	Follow(*FollowRequest, grpc.ServerStreamingServer[FollowResponse]) error
+	// Drain has an open master hold its puts back for as long as the call lasts, for the sake of a slave that is about to be
+	// promoted. The one answer comes when the waiting puts have ended: what lies below its end is all there is. When the
+	// call ends without a Promise in between, the master takes puts again.
+	Drain(*DrainRequest, grpc.ServerStreamingServer[DrainResponse]) error
 	// RangeChecksum returns the checksums of consecutive stretches of the log, for the bisection of histories
 	// that have no common epochs (folders that RocketMQ wrote).
 	RangeChecksum(context.Context, *RangeChecksumRequest) (*RangeChecksumResponse, error)
@@ -124,6 +152,9 @@ func (UnimplementedReplicationServiceServer) Promise(context.Context, *PromiseRe
 }
 func (UnimplementedReplicationServiceServer) Follow(*FollowRequest, grpc.ServerStreamingServer[FollowResponse]) error {
 	return status.Error(codes.Unimplemented, "method Follow not implemented")
+}
+func (UnimplementedReplicationServiceServer) Drain(*DrainRequest, grpc.ServerStreamingServer[DrainResponse]) error {
+	return status.Error(codes.Unimplemented, "method Drain not implemented")
 }
 func (UnimplementedReplicationServiceServer) RangeChecksum(context.Context, *RangeChecksumRequest) (*RangeChecksumResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RangeChecksum not implemented")
@@ -178,6 +209,17 @@ func _ReplicationService_Follow_Handler(srv interface{}, stream grpc.ServerStrea
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ReplicationService_FollowServer = grpc.ServerStreamingServer[FollowResponse]
 
+func _ReplicationService_Drain_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(DrainRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ReplicationServiceServer).Drain(m, &grpc.GenericServerStream[DrainRequest, DrainResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ReplicationService_DrainServer = grpc.ServerStreamingServer[DrainResponse]
+
 func _ReplicationService_RangeChecksum_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RangeChecksumRequest)
 	if err := dec(in); err != nil {
@@ -216,6 +258,11 @@ var ReplicationService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Follow",
 			Handler:       _ReplicationService_Follow_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Drain",
+			Handler:       _ReplicationService_Drain_Handler,
 			ServerStreams: true,
 		},
 	},

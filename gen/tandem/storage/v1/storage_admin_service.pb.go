@@ -543,7 +543,11 @@ type Rollback struct {
 	ToOffset   int64                  `protobuf:"varint,2,opt,name=to_offset,json=toOffset,proto3" json:"to_offset,omitempty"`
 	Epoch      int64                  `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// Bytes on disk.
-	Size          int64 `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
+	Size int64 `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
+	// Name of its folder below rollback/.
+	Name string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
+	// Every byte of the range is there; a crash in the middle of a cut leaves a part, and the log as it was.
+	Whole         bool `protobuf:"varint,6,opt,name=whole,proto3" json:"whole,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -604,6 +608,20 @@ func (x *Rollback) GetSize() int64 {
 		return x.Size
 	}
 	return 0
+}
+
+func (x *Rollback) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Rollback) GetWhole() bool {
+	if x != nil {
+		return x.Whole
+	}
+	return false
 }
 
 type StatusResponse struct {
@@ -1214,11 +1232,497 @@ func (x *FlushNowResponse) GetFlushedOffset() int64 {
 	return 0
 }
 
+type PromoteRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Open with this node's log even when another one that was heard ranks above it, or when fewer nodes answer than the rule
+	// asks for. What only others have is cut from them when they follow (and kept under their rollback/): puts that were
+	// answered PUT_OK can be lost. It is allowDataLoss for this one call; allowDataLoss in the config of a slave further allows
+	// to cut what does not fit under rollback/.
+	Force         bool `protobuf:"varint,1,opt,name=force,proto3" json:"force,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PromoteRequest) Reset() {
+	*x = PromoteRequest{}
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PromoteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PromoteRequest) ProtoMessage() {}
+
+func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PromoteRequest.ProtoReflect.Descriptor instead.
+func (*PromoteRequest) Descriptor() ([]byte, []int) {
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *PromoteRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+type PromoteResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The reign that the node is master of, and the offset at which it began, bytes.
+	Epoch       int64 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	StartOffset int64 `protobuf:"varint,2,opt,name=start_offset,json=startOffset,proto3" json:"start_offset,omitempty"`
+	// Sync or async master, by ha.masterRole.
+	Role Role `protobuf:"varint,3,opt,name=role,proto3,enum=tandem.storage.v1.Role" json:"role,omitempty"`
+	// The node was the open master already.
+	AlreadyOpen bool `protobuf:"varint,4,opt,name=already_open,json=alreadyOpen,proto3" json:"already_open,omitempty"`
+	// An open master has handed over: nothing was cut.
+	Planned       bool `protobuf:"varint,5,opt,name=planned,proto3" json:"planned,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PromoteResponse) Reset() {
+	*x = PromoteResponse{}
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PromoteResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PromoteResponse) ProtoMessage() {}
+
+func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PromoteResponse.ProtoReflect.Descriptor instead.
+func (*PromoteResponse) Descriptor() ([]byte, []int) {
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *PromoteResponse) GetEpoch() int64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *PromoteResponse) GetStartOffset() int64 {
+	if x != nil {
+		return x.StartOffset
+	}
+	return 0
+}
+
+func (x *PromoteResponse) GetRole() Role {
+	if x != nil {
+		return x.Role
+	}
+	return Role_ROLE_UNSPECIFIED
+}
+
+func (x *PromoteResponse) GetAlreadyOpen() bool {
+	if x != nil {
+		return x.AlreadyOpen
+	}
+	return false
+}
+
+func (x *PromoteResponse) GetPlanned() bool {
+	if x != nil {
+		return x.Planned
+	}
+	return false
+}
+
+type DemoteRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DemoteRequest) Reset() {
+	*x = DemoteRequest{}
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DemoteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DemoteRequest) ProtoMessage() {}
+
+func (x *DemoteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DemoteRequest.ProtoReflect.Descriptor instead.
+func (*DemoteRequest) Descriptor() ([]byte, []int) {
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{16}
+}
+
+type DemoteResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// End of the node's log, bytes.
+	EndOffset int64 `protobuf:"varint,1,opt,name=end_offset,json=endOffset,proto3" json:"end_offset,omitempty"`
+	// The node was a slave already.
+	AlreadySlave  bool `protobuf:"varint,2,opt,name=already_slave,json=alreadySlave,proto3" json:"already_slave,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DemoteResponse) Reset() {
+	*x = DemoteResponse{}
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DemoteResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DemoteResponse) ProtoMessage() {}
+
+func (x *DemoteResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DemoteResponse.ProtoReflect.Descriptor instead.
+func (*DemoteResponse) Descriptor() ([]byte, []int) {
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *DemoteResponse) GetEndOffset() int64 {
+	if x != nil {
+		return x.EndOffset
+	}
+	return 0
+}
+
+func (x *DemoteResponse) GetAlreadySlave() bool {
+	if x != nil {
+		return x.AlreadySlave
+	}
+	return false
+}
+
+type ListRollbacksRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRollbacksRequest) Reset() {
+	*x = ListRollbacksRequest{}
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRollbacksRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRollbacksRequest) ProtoMessage() {}
+
+func (x *ListRollbacksRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRollbacksRequest.ProtoReflect.Descriptor instead.
+func (*ListRollbacksRequest) Descriptor() ([]byte, []int) {
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{18}
+}
+
+type ListRollbacksResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rollbacks     []*Rollback            `protobuf:"bytes,1,rep,name=rollbacks,proto3" json:"rollbacks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRollbacksResponse) Reset() {
+	*x = ListRollbacksResponse{}
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRollbacksResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRollbacksResponse) ProtoMessage() {}
+
+func (x *ListRollbacksResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRollbacksResponse.ProtoReflect.Descriptor instead.
+func (*ListRollbacksResponse) Descriptor() ([]byte, []int) {
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ListRollbacksResponse) GetRollbacks() []*Rollback {
+	if x != nil {
+		return x.Rollbacks
+	}
+	return nil
+}
+
+type ReadRollbackRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name as in ListRollbacks.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Raw bytes instead of messages.
+	Raw           bool `protobuf:"varint,2,opt,name=raw,proto3" json:"raw,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadRollbackRequest) Reset() {
+	*x = ReadRollbackRequest{}
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadRollbackRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadRollbackRequest) ProtoMessage() {}
+
+func (x *ReadRollbackRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadRollbackRequest.ProtoReflect.Descriptor instead.
+func (*ReadRollbackRequest) Descriptor() ([]byte, []int) {
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ReadRollbackRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ReadRollbackRequest) GetRaw() bool {
+	if x != nil {
+		return x.Raw
+	}
+	return false
+}
+
+type ReadRollbackResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Offset of `data`, bytes (raw).
+	Offset int64 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
+	// Raw bytes, 1 MiB at most (raw).
+	Data []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	// Messages in the order of the log, each at the offset it had there.
+	Messages []*StoredMessage `protobuf:"bytes,3,rep,name=messages,proto3" json:"messages,omitempty"`
+	// Stretches in front of, between and behind them that are no whole record, such as the rest of one that was cut in two.
+	Gaps          []*RollbackGap `protobuf:"bytes,4,rep,name=gaps,proto3" json:"gaps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadRollbackResponse) Reset() {
+	*x = ReadRollbackResponse{}
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadRollbackResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadRollbackResponse) ProtoMessage() {}
+
+func (x *ReadRollbackResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadRollbackResponse.ProtoReflect.Descriptor instead.
+func (*ReadRollbackResponse) Descriptor() ([]byte, []int) {
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ReadRollbackResponse) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *ReadRollbackResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *ReadRollbackResponse) GetMessages() []*StoredMessage {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
+func (x *ReadRollbackResponse) GetGaps() []*RollbackGap {
+	if x != nil {
+		return x.Gaps
+	}
+	return nil
+}
+
+// RollbackGap is a stretch of a kept range without a whole record.
+type RollbackGap struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	FromOffset int64                  `protobuf:"varint,1,opt,name=from_offset,json=fromOffset,proto3" json:"from_offset,omitempty"`
+	ToOffset   int64                  `protobuf:"varint,2,opt,name=to_offset,json=toOffset,proto3" json:"to_offset,omitempty"`
+	// What is wrong with it.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RollbackGap) Reset() {
+	*x = RollbackGap{}
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RollbackGap) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RollbackGap) ProtoMessage() {}
+
+func (x *RollbackGap) ProtoReflect() protoreflect.Message {
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RollbackGap.ProtoReflect.Descriptor instead.
+func (*RollbackGap) Descriptor() ([]byte, []int) {
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *RollbackGap) GetFromOffset() int64 {
+	if x != nil {
+		return x.FromOffset
+	}
+	return 0
+}
+
+func (x *RollbackGap) GetToOffset() int64 {
+	if x != nil {
+		return x.ToOffset
+	}
+	return 0
+}
+
+func (x *RollbackGap) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 var File_tandem_storage_v1_storage_admin_service_proto protoreflect.FileDescriptor
 
 const file_tandem_storage_v1_storage_admin_service_proto_rawDesc = "" +
 	"\n" +
-	"-tandem/storage/v1/storage_admin_service.proto\x12\x11tandem.storage.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a+tandem/storage/v1/replication_service.proto\"\x0f\n" +
+	"-tandem/storage/v1/storage_admin_service.proto\x12\x11tandem.storage.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1etandem/storage/v1/damage.proto\x1a'tandem/storage/v1/message_service.proto\x1a+tandem/storage/v1/replication_service.proto\"\x0f\n" +
 	"\rStatusRequest\"\xf6\x01\n" +
 	"\n" +
 	"Watermarks\x12!\n" +
@@ -1257,13 +1761,15 @@ const file_tandem_storage_v1_storage_admin_service_proto_rawDesc = "" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12\x16\n" +
 	"\x06remedy\x18\t \x01(\tR\x06remedy\x12\x1a\n" +
 	"\bconnects\x18\n" +
-	" \x01(\x03R\bconnects\"r\n" +
+	" \x01(\x03R\bconnects\"\x9c\x01\n" +
 	"\bRollback\x12\x1f\n" +
 	"\vfrom_offset\x18\x01 \x01(\x03R\n" +
 	"fromOffset\x12\x1b\n" +
 	"\tto_offset\x18\x02 \x01(\x03R\btoOffset\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x03R\x05epoch\x12\x12\n" +
-	"\x04size\x18\x04 \x01(\x03R\x04size\"\x8f\x06\n" +
+	"\x04size\x18\x04 \x01(\x03R\x04size\x12\x12\n" +
+	"\x04name\x18\x05 \x01(\tR\x04name\x12\x14\n" +
+	"\x05whole\x18\x06 \x01(\bR\x05whole\"\x8f\x06\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x1f\n" +
 	"\vbroker_name\x18\x02 \x01(\tR\n" +
@@ -1314,7 +1820,36 @@ const file_tandem_storage_v1_storage_admin_service_proto_rawDesc = "" +
 	"\fstretch_size\x18\x04 \x01(\x03R\vstretchSize\"\x11\n" +
 	"\x0fFlushNowRequest\"9\n" +
 	"\x10FlushNowResponse\x12%\n" +
-	"\x0eflushed_offset\x18\x01 \x01(\x03R\rflushedOffset*Y\n" +
+	"\x0eflushed_offset\x18\x01 \x01(\x03R\rflushedOffset\"&\n" +
+	"\x0ePromoteRequest\x12\x14\n" +
+	"\x05force\x18\x01 \x01(\bR\x05force\"\xb4\x01\n" +
+	"\x0fPromoteResponse\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12!\n" +
+	"\fstart_offset\x18\x02 \x01(\x03R\vstartOffset\x12+\n" +
+	"\x04role\x18\x03 \x01(\x0e2\x17.tandem.storage.v1.RoleR\x04role\x12!\n" +
+	"\falready_open\x18\x04 \x01(\bR\valreadyOpen\x12\x18\n" +
+	"\aplanned\x18\x05 \x01(\bR\aplanned\"\x0f\n" +
+	"\rDemoteRequest\"T\n" +
+	"\x0eDemoteResponse\x12\x1d\n" +
+	"\n" +
+	"end_offset\x18\x01 \x01(\x03R\tendOffset\x12#\n" +
+	"\ralready_slave\x18\x02 \x01(\bR\falreadySlave\"\x16\n" +
+	"\x14ListRollbacksRequest\"R\n" +
+	"\x15ListRollbacksResponse\x129\n" +
+	"\trollbacks\x18\x01 \x03(\v2\x1b.tandem.storage.v1.RollbackR\trollbacks\";\n" +
+	"\x13ReadRollbackRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
+	"\x03raw\x18\x02 \x01(\bR\x03raw\"\xb4\x01\n" +
+	"\x14ReadRollbackResponse\x12\x16\n" +
+	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x12<\n" +
+	"\bmessages\x18\x03 \x03(\v2 .tandem.storage.v1.StoredMessageR\bmessages\x122\n" +
+	"\x04gaps\x18\x04 \x03(\v2\x1e.tandem.storage.v1.RollbackGapR\x04gaps\"c\n" +
+	"\vRollbackGap\x12\x1f\n" +
+	"\vfrom_offset\x18\x01 \x01(\x03R\n" +
+	"fromOffset\x12\x1b\n" +
+	"\tto_offset\x18\x02 \x01(\x03R\btoOffset\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason*Y\n" +
 	"\x04Role\x12\x14\n" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11ROLE_ASYNC_MASTER\x10\x01\x12\x14\n" +
@@ -1328,13 +1863,19 @@ const file_tandem_storage_v1_storage_admin_service_proto_rawDesc = "" +
 	"\x12LINK_STATE_IN_SYNC\x10\x03\x12\x16\n" +
 	"\x12LINK_STATE_STALLED\x10\x04\x12\x16\n" +
 	"\x12LINK_STATE_REFUSED\x10\x05\x12\x1b\n" +
-	"\x17LINK_STATE_DISCONNECTED\x10\x062\xbc\x03\n" +
+	"\x17LINK_STATE_DISCONNECTED\x10\x062\xc3\a\n" +
 	"\x13StorageAdminService\x12M\n" +
 	"\x06Status\x12 .tandem.storage.v1.StatusRequest\x1a!.tandem.storage.v1.StatusResponse\x12^\n" +
 	"\vWatchStatus\x12%.tandem.storage.v1.WatchStatusRequest\x1a&.tandem.storage.v1.WatchStatusResponse0\x01\x12L\n" +
 	"\x05Range\x12\x1f.tandem.storage.v1.RangeRequest\x1a .tandem.storage.v1.RangeResponse0\x01\x12S\n" +
 	"\bChecksum\x12\".tandem.storage.v1.ChecksumRequest\x1a#.tandem.storage.v1.ChecksumResponse\x12S\n" +
-	"\bFlushNow\x12\".tandem.storage.v1.FlushNowRequest\x1a#.tandem.storage.v1.FlushNowResponseB=Z;github.com/tandemlog/tandem/gen/tandem/storage/v1;storagev1b\x06proto3"
+	"\bFlushNow\x12\".tandem.storage.v1.FlushNowRequest\x1a#.tandem.storage.v1.FlushNowResponse\x12P\n" +
+	"\aPromote\x12!.tandem.storage.v1.PromoteRequest\x1a\".tandem.storage.v1.PromoteResponse\x12M\n" +
+	"\x06Demote\x12 .tandem.storage.v1.DemoteRequest\x1a!.tandem.storage.v1.DemoteResponse\x12b\n" +
+	"\rListRollbacks\x12'.tandem.storage.v1.ListRollbacksRequest\x1a(.tandem.storage.v1.ListRollbacksResponse\x12a\n" +
+	"\fReadRollback\x12&.tandem.storage.v1.ReadRollbackRequest\x1a'.tandem.storage.v1.ReadRollbackResponse0\x01\x12L\n" +
+	"\x05Scrub\x12\x1f.tandem.storage.v1.ScrubRequest\x1a .tandem.storage.v1.ScrubResponse0\x01\x12O\n" +
+	"\x06Repair\x12 .tandem.storage.v1.RepairRequest\x1a!.tandem.storage.v1.RepairResponse0\x01B=Z;github.com/tandemlog/tandem/gen/tandem/storage/v1;storagev1b\x06proto3"
 
 var (
 	file_tandem_storage_v1_storage_admin_service_proto_rawDescOnce sync.Once
@@ -1349,7 +1890,7 @@ func file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP() []byte {
 }
 
 var file_tandem_storage_v1_storage_admin_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_tandem_storage_v1_storage_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_tandem_storage_v1_storage_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_tandem_storage_v1_storage_admin_service_proto_goTypes = []any{
 	(Role)(0),                     // 0: tandem.storage.v1.Role
 	(LinkState)(0),                // 1: tandem.storage.v1.LinkState
@@ -1367,42 +1908,72 @@ var file_tandem_storage_v1_storage_admin_service_proto_goTypes = []any{
 	(*ChecksumResponse)(nil),      // 13: tandem.storage.v1.ChecksumResponse
 	(*FlushNowRequest)(nil),       // 14: tandem.storage.v1.FlushNowRequest
 	(*FlushNowResponse)(nil),      // 15: tandem.storage.v1.FlushNowResponse
-	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
-	(*Epoch)(nil),                 // 18: tandem.storage.v1.Epoch
+	(*PromoteRequest)(nil),        // 16: tandem.storage.v1.PromoteRequest
+	(*PromoteResponse)(nil),       // 17: tandem.storage.v1.PromoteResponse
+	(*DemoteRequest)(nil),         // 18: tandem.storage.v1.DemoteRequest
+	(*DemoteResponse)(nil),        // 19: tandem.storage.v1.DemoteResponse
+	(*ListRollbacksRequest)(nil),  // 20: tandem.storage.v1.ListRollbacksRequest
+	(*ListRollbacksResponse)(nil), // 21: tandem.storage.v1.ListRollbacksResponse
+	(*ReadRollbackRequest)(nil),   // 22: tandem.storage.v1.ReadRollbackRequest
+	(*ReadRollbackResponse)(nil),  // 23: tandem.storage.v1.ReadRollbackResponse
+	(*RollbackGap)(nil),           // 24: tandem.storage.v1.RollbackGap
+	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
+	(*Epoch)(nil),                 // 27: tandem.storage.v1.Epoch
+	(*StoredMessage)(nil),         // 28: tandem.storage.v1.StoredMessage
+	(*ScrubRequest)(nil),          // 29: tandem.storage.v1.ScrubRequest
+	(*RepairRequest)(nil),         // 30: tandem.storage.v1.RepairRequest
+	(*ScrubResponse)(nil),         // 31: tandem.storage.v1.ScrubResponse
+	(*RepairResponse)(nil),        // 32: tandem.storage.v1.RepairResponse
 }
 var file_tandem_storage_v1_storage_admin_service_proto_depIdxs = []int32{
 	1,  // 0: tandem.storage.v1.SlaveStatus.state:type_name -> tandem.storage.v1.LinkState
-	16, // 1: tandem.storage.v1.SlaveStatus.lag:type_name -> google.protobuf.Duration
-	17, // 2: tandem.storage.v1.SlaveStatus.last_report:type_name -> google.protobuf.Timestamp
-	17, // 3: tandem.storage.v1.SlaveStatus.connected_at:type_name -> google.protobuf.Timestamp
+	25, // 1: tandem.storage.v1.SlaveStatus.lag:type_name -> google.protobuf.Duration
+	26, // 2: tandem.storage.v1.SlaveStatus.last_report:type_name -> google.protobuf.Timestamp
+	26, // 3: tandem.storage.v1.SlaveStatus.connected_at:type_name -> google.protobuf.Timestamp
 	1,  // 4: tandem.storage.v1.UpstreamStatus.state:type_name -> tandem.storage.v1.LinkState
-	17, // 5: tandem.storage.v1.UpstreamStatus.last_receive:type_name -> google.protobuf.Timestamp
-	17, // 6: tandem.storage.v1.UpstreamStatus.connected_at:type_name -> google.protobuf.Timestamp
+	26, // 5: tandem.storage.v1.UpstreamStatus.last_receive:type_name -> google.protobuf.Timestamp
+	26, // 6: tandem.storage.v1.UpstreamStatus.connected_at:type_name -> google.protobuf.Timestamp
 	0,  // 7: tandem.storage.v1.StatusResponse.role:type_name -> tandem.storage.v1.Role
 	3,  // 8: tandem.storage.v1.StatusResponse.watermarks:type_name -> tandem.storage.v1.Watermarks
-	18, // 9: tandem.storage.v1.StatusResponse.epochs:type_name -> tandem.storage.v1.Epoch
+	27, // 9: tandem.storage.v1.StatusResponse.epochs:type_name -> tandem.storage.v1.Epoch
 	4,  // 10: tandem.storage.v1.StatusResponse.slaves:type_name -> tandem.storage.v1.SlaveStatus
 	5,  // 11: tandem.storage.v1.StatusResponse.upstream:type_name -> tandem.storage.v1.UpstreamStatus
 	6,  // 12: tandem.storage.v1.StatusResponse.rollbacks:type_name -> tandem.storage.v1.Rollback
-	17, // 13: tandem.storage.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	16, // 14: tandem.storage.v1.WatchStatusRequest.interval:type_name -> google.protobuf.Duration
+	26, // 13: tandem.storage.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	25, // 14: tandem.storage.v1.WatchStatusRequest.interval:type_name -> google.protobuf.Duration
 	7,  // 15: tandem.storage.v1.WatchStatusResponse.status:type_name -> tandem.storage.v1.StatusResponse
-	2,  // 16: tandem.storage.v1.StorageAdminService.Status:input_type -> tandem.storage.v1.StatusRequest
-	8,  // 17: tandem.storage.v1.StorageAdminService.WatchStatus:input_type -> tandem.storage.v1.WatchStatusRequest
-	10, // 18: tandem.storage.v1.StorageAdminService.Range:input_type -> tandem.storage.v1.RangeRequest
-	12, // 19: tandem.storage.v1.StorageAdminService.Checksum:input_type -> tandem.storage.v1.ChecksumRequest
-	14, // 20: tandem.storage.v1.StorageAdminService.FlushNow:input_type -> tandem.storage.v1.FlushNowRequest
-	7,  // 21: tandem.storage.v1.StorageAdminService.Status:output_type -> tandem.storage.v1.StatusResponse
-	9,  // 22: tandem.storage.v1.StorageAdminService.WatchStatus:output_type -> tandem.storage.v1.WatchStatusResponse
-	11, // 23: tandem.storage.v1.StorageAdminService.Range:output_type -> tandem.storage.v1.RangeResponse
-	13, // 24: tandem.storage.v1.StorageAdminService.Checksum:output_type -> tandem.storage.v1.ChecksumResponse
-	15, // 25: tandem.storage.v1.StorageAdminService.FlushNow:output_type -> tandem.storage.v1.FlushNowResponse
-	21, // [21:26] is the sub-list for method output_type
-	16, // [16:21] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	0,  // 16: tandem.storage.v1.PromoteResponse.role:type_name -> tandem.storage.v1.Role
+	6,  // 17: tandem.storage.v1.ListRollbacksResponse.rollbacks:type_name -> tandem.storage.v1.Rollback
+	28, // 18: tandem.storage.v1.ReadRollbackResponse.messages:type_name -> tandem.storage.v1.StoredMessage
+	24, // 19: tandem.storage.v1.ReadRollbackResponse.gaps:type_name -> tandem.storage.v1.RollbackGap
+	2,  // 20: tandem.storage.v1.StorageAdminService.Status:input_type -> tandem.storage.v1.StatusRequest
+	8,  // 21: tandem.storage.v1.StorageAdminService.WatchStatus:input_type -> tandem.storage.v1.WatchStatusRequest
+	10, // 22: tandem.storage.v1.StorageAdminService.Range:input_type -> tandem.storage.v1.RangeRequest
+	12, // 23: tandem.storage.v1.StorageAdminService.Checksum:input_type -> tandem.storage.v1.ChecksumRequest
+	14, // 24: tandem.storage.v1.StorageAdminService.FlushNow:input_type -> tandem.storage.v1.FlushNowRequest
+	16, // 25: tandem.storage.v1.StorageAdminService.Promote:input_type -> tandem.storage.v1.PromoteRequest
+	18, // 26: tandem.storage.v1.StorageAdminService.Demote:input_type -> tandem.storage.v1.DemoteRequest
+	20, // 27: tandem.storage.v1.StorageAdminService.ListRollbacks:input_type -> tandem.storage.v1.ListRollbacksRequest
+	22, // 28: tandem.storage.v1.StorageAdminService.ReadRollback:input_type -> tandem.storage.v1.ReadRollbackRequest
+	29, // 29: tandem.storage.v1.StorageAdminService.Scrub:input_type -> tandem.storage.v1.ScrubRequest
+	30, // 30: tandem.storage.v1.StorageAdminService.Repair:input_type -> tandem.storage.v1.RepairRequest
+	7,  // 31: tandem.storage.v1.StorageAdminService.Status:output_type -> tandem.storage.v1.StatusResponse
+	9,  // 32: tandem.storage.v1.StorageAdminService.WatchStatus:output_type -> tandem.storage.v1.WatchStatusResponse
+	11, // 33: tandem.storage.v1.StorageAdminService.Range:output_type -> tandem.storage.v1.RangeResponse
+	13, // 34: tandem.storage.v1.StorageAdminService.Checksum:output_type -> tandem.storage.v1.ChecksumResponse
+	15, // 35: tandem.storage.v1.StorageAdminService.FlushNow:output_type -> tandem.storage.v1.FlushNowResponse
+	17, // 36: tandem.storage.v1.StorageAdminService.Promote:output_type -> tandem.storage.v1.PromoteResponse
+	19, // 37: tandem.storage.v1.StorageAdminService.Demote:output_type -> tandem.storage.v1.DemoteResponse
+	21, // 38: tandem.storage.v1.StorageAdminService.ListRollbacks:output_type -> tandem.storage.v1.ListRollbacksResponse
+	23, // 39: tandem.storage.v1.StorageAdminService.ReadRollback:output_type -> tandem.storage.v1.ReadRollbackResponse
+	31, // 40: tandem.storage.v1.StorageAdminService.Scrub:output_type -> tandem.storage.v1.ScrubResponse
+	32, // 41: tandem.storage.v1.StorageAdminService.Repair:output_type -> tandem.storage.v1.RepairResponse
+	31, // [31:42] is the sub-list for method output_type
+	20, // [20:31] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_tandem_storage_v1_storage_admin_service_proto_init() }
@@ -1410,6 +1981,8 @@ func file_tandem_storage_v1_storage_admin_service_proto_init() {
 	if File_tandem_storage_v1_storage_admin_service_proto != nil {
 		return
 	}
+	file_tandem_storage_v1_damage_proto_init()
+	file_tandem_storage_v1_message_service_proto_init()
 	file_tandem_storage_v1_replication_service_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1417,7 +1990,7 @@ func file_tandem_storage_v1_storage_admin_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tandem_storage_v1_storage_admin_service_proto_rawDesc), len(file_tandem_storage_v1_storage_admin_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   14,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,11 +19,17 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	StorageAdminService_Status_FullMethodName      = "/tandem.storage.v1.StorageAdminService/Status"
-	StorageAdminService_WatchStatus_FullMethodName = "/tandem.storage.v1.StorageAdminService/WatchStatus"
-	StorageAdminService_Range_FullMethodName       = "/tandem.storage.v1.StorageAdminService/Range"
-	StorageAdminService_Checksum_FullMethodName    = "/tandem.storage.v1.StorageAdminService/Checksum"
-	StorageAdminService_FlushNow_FullMethodName    = "/tandem.storage.v1.StorageAdminService/FlushNow"
+	StorageAdminService_Status_FullMethodName        = "/tandem.storage.v1.StorageAdminService/Status"
+	StorageAdminService_WatchStatus_FullMethodName   = "/tandem.storage.v1.StorageAdminService/WatchStatus"
+	StorageAdminService_Range_FullMethodName         = "/tandem.storage.v1.StorageAdminService/Range"
+	StorageAdminService_Checksum_FullMethodName      = "/tandem.storage.v1.StorageAdminService/Checksum"
+	StorageAdminService_FlushNow_FullMethodName      = "/tandem.storage.v1.StorageAdminService/FlushNow"
+	StorageAdminService_Promote_FullMethodName       = "/tandem.storage.v1.StorageAdminService/Promote"
+	StorageAdminService_Demote_FullMethodName        = "/tandem.storage.v1.StorageAdminService/Demote"
+	StorageAdminService_ListRollbacks_FullMethodName = "/tandem.storage.v1.StorageAdminService/ListRollbacks"
+	StorageAdminService_ReadRollback_FullMethodName  = "/tandem.storage.v1.StorageAdminService/ReadRollback"
+	StorageAdminService_Scrub_FullMethodName         = "/tandem.storage.v1.StorageAdminService/Scrub"
+	StorageAdminService_Repair_FullMethodName        = "/tandem.storage.v1.StorageAdminService/Repair"
 )
 
 // StorageAdminServiceClient is the client API for StorageAdminService service.
@@ -42,6 +48,25 @@ type StorageAdminServiceClient interface {
 	Checksum(ctx context.Context, in *ChecksumRequest, opts ...grpc.CallOption) (*ChecksumResponse, error)
 	// FlushNow flushes log and queues and returns the flushed offset.
 	FlushNow(ctx context.Context, in *FlushNowRequest, opts ...grpc.CallOption) (*FlushNowResponse, error)
+	// Promote makes this node the open master: durably, by the rules of ha.peers and ha.required. A master that is open
+	// meanwhile hands over: it holds its puts back until this node has all of its log, then follows. An error before the
+	// node has asked its peers changes nothing; afterwards (PROMOTION_HALF_WAY) puts are refused, and the node goes on by
+	// itself, also after a restart, until it opens or is demoted. On the open master it does nothing.
+	Promote(ctx context.Context, in *PromoteRequest, opts ...grpc.CallOption) (*PromoteResponse, error)
+	// Demote makes a master a slave, durably: puts are refused, links to slaves end, and those puts that still wait end as
+	// FLUSH_SLAVE_TIMEOUT. Nobody is master then until a node is promoted. On a slave it does nothing.
+	Demote(ctx context.Context, in *DemoteRequest, opts ...grpc.CallOption) (*DemoteResponse, error)
+	// ListRollbacks lists the ranges that were cut from this node's log and kept, by name.
+	ListRollbacks(ctx context.Context, in *ListRollbacksRequest, opts ...grpc.CallOption) (*ListRollbacksResponse, error)
+	// ReadRollback streams what is in one of them: messages, or raw bytes.
+	ReadRollback(ctx context.Context, in *ReadRollbackRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadRollbackResponse], error)
+	// Scrub reads the log as `storage check` does, while it is in use, and tells each damage as it is met. One Scrub or Repair runs
+	// at a time (ALREADY_CHECKING). It ends with LOG_CUT when the log is cut meanwhile.
+	Scrub(ctx context.Context, in *ScrubRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ScrubResponse], error)
+	// Repair replaces damaged stretches by the bytes of another node with the same history, in place and durably, and mends the
+	// queues. A range whose history differs there (HISTORY_DIFFERS), or that is damaged there too (SOURCE_DAMAGED), is left as it
+	// is, and the answer says so.
+	Repair(ctx context.Context, in *RepairRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RepairResponse], error)
 }
 
 type storageAdminServiceClient struct {
@@ -120,6 +145,93 @@ func (c *storageAdminServiceClient) FlushNow(ctx context.Context, in *FlushNowRe
 	return out, nil
 }
 
+func (c *storageAdminServiceClient) Promote(ctx context.Context, in *PromoteRequest, opts ...grpc.CallOption) (*PromoteResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PromoteResponse)
+	err := c.cc.Invoke(ctx, StorageAdminService_Promote_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *storageAdminServiceClient) Demote(ctx context.Context, in *DemoteRequest, opts ...grpc.CallOption) (*DemoteResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DemoteResponse)
+	err := c.cc.Invoke(ctx, StorageAdminService_Demote_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *storageAdminServiceClient) ListRollbacks(ctx context.Context, in *ListRollbacksRequest, opts ...grpc.CallOption) (*ListRollbacksResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListRollbacksResponse)
+	err := c.cc.Invoke(ctx, StorageAdminService_ListRollbacks_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *storageAdminServiceClient) ReadRollback(ctx context.Context, in *ReadRollbackRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadRollbackResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &StorageAdminService_ServiceDesc.Streams[2], StorageAdminService_ReadRollback_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ReadRollbackRequest, ReadRollbackResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type StorageAdminService_ReadRollbackClient = grpc.ServerStreamingClient[ReadRollbackResponse]
+
+func (c *storageAdminServiceClient) Scrub(ctx context.Context, in *ScrubRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ScrubResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &StorageAdminService_ServiceDesc.Streams[3], StorageAdminService_Scrub_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ScrubRequest, ScrubResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type StorageAdminService_ScrubClient = grpc.ServerStreamingClient[ScrubResponse]
+
+func (c *storageAdminServiceClient) Repair(ctx context.Context, in *RepairRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RepairResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &StorageAdminService_ServiceDesc.Streams[4], StorageAdminService_Repair_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[RepairRequest, RepairResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type StorageAdminService_RepairClient = grpc.ServerStreamingClient[RepairResponse]
+
 // StorageAdminServiceServer is the server API for StorageAdminService service.
 // All implementations must embed UnimplementedStorageAdminServiceServer
 // for forward compatibility.
@@ -136,6 +248,25 @@ type StorageAdminServiceServer interface {
 	Checksum(context.Context, *ChecksumRequest) (*ChecksumResponse, error)
 	// FlushNow flushes log and queues and returns the flushed offset.
 	FlushNow(context.Context, *FlushNowRequest) (*FlushNowResponse, error)
+	// Promote makes this node the open master: durably, by the rules of ha.peers and ha.required. A master that is open
+	// meanwhile hands over: it holds its puts back until this node has all of its log, then follows. An error before the
+	// node has asked its peers changes nothing; afterwards (PROMOTION_HALF_WAY) puts are refused, and the node goes on by
+	// itself, also after a restart, until it opens or is demoted. On the open master it does nothing.
+	Promote(context.Context, *PromoteRequest) (*PromoteResponse, error)
+	// Demote makes a master a slave, durably: puts are refused, links to slaves end, and those puts that still wait end as
+	// FLUSH_SLAVE_TIMEOUT. Nobody is master then until a node is promoted. On a slave it does nothing.
+	Demote(context.Context, *DemoteRequest) (*DemoteResponse, error)
+	// ListRollbacks lists the ranges that were cut from this node's log and kept, by name.
+	ListRollbacks(context.Context, *ListRollbacksRequest) (*ListRollbacksResponse, error)
+	// ReadRollback streams what is in one of them: messages, or raw bytes.
+	ReadRollback(*ReadRollbackRequest, grpc.ServerStreamingServer[ReadRollbackResponse]) error
+	// Scrub reads the log as `storage check` does, while it is in use, and tells each damage as it is met. One Scrub or Repair runs
+	// at a time (ALREADY_CHECKING). It ends with LOG_CUT when the log is cut meanwhile.
+	Scrub(*ScrubRequest, grpc.ServerStreamingServer[ScrubResponse]) error
+	// Repair replaces damaged stretches by the bytes of another node with the same history, in place and durably, and mends the
+	// queues. A range whose history differs there (HISTORY_DIFFERS), or that is damaged there too (SOURCE_DAMAGED), is left as it
+	// is, and the answer says so.
+	Repair(*RepairRequest, grpc.ServerStreamingServer[RepairResponse]) error
 	mustEmbedUnimplementedStorageAdminServiceServer()
 }
 
@@ -160,6 +291,24 @@ func (UnimplementedStorageAdminServiceServer) Checksum(context.Context, *Checksu
 }
 func (UnimplementedStorageAdminServiceServer) FlushNow(context.Context, *FlushNowRequest) (*FlushNowResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method FlushNow not implemented")
+}
+func (UnimplementedStorageAdminServiceServer) Promote(context.Context, *PromoteRequest) (*PromoteResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Promote not implemented")
+}
+func (UnimplementedStorageAdminServiceServer) Demote(context.Context, *DemoteRequest) (*DemoteResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Demote not implemented")
+}
+func (UnimplementedStorageAdminServiceServer) ListRollbacks(context.Context, *ListRollbacksRequest) (*ListRollbacksResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListRollbacks not implemented")
+}
+func (UnimplementedStorageAdminServiceServer) ReadRollback(*ReadRollbackRequest, grpc.ServerStreamingServer[ReadRollbackResponse]) error {
+	return status.Error(codes.Unimplemented, "method ReadRollback not implemented")
+}
+func (UnimplementedStorageAdminServiceServer) Scrub(*ScrubRequest, grpc.ServerStreamingServer[ScrubResponse]) error {
+	return status.Error(codes.Unimplemented, "method Scrub not implemented")
+}
+func (UnimplementedStorageAdminServiceServer) Repair(*RepairRequest, grpc.ServerStreamingServer[RepairResponse]) error {
+	return status.Error(codes.Unimplemented, "method Repair not implemented")
 }
 func (UnimplementedStorageAdminServiceServer) mustEmbedUnimplementedStorageAdminServiceServer() {}
 func (UnimplementedStorageAdminServiceServer) testEmbeddedByValue()                             {}
@@ -258,6 +407,93 @@ func _StorageAdminService_FlushNow_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _StorageAdminService_Promote_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PromoteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(StorageAdminServiceServer).Promote(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: StorageAdminService_Promote_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(StorageAdminServiceServer).Promote(ctx, req.(*PromoteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _StorageAdminService_Demote_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DemoteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(StorageAdminServiceServer).Demote(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: StorageAdminService_Demote_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(StorageAdminServiceServer).Demote(ctx, req.(*DemoteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _StorageAdminService_ListRollbacks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListRollbacksRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(StorageAdminServiceServer).ListRollbacks(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: StorageAdminService_ListRollbacks_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(StorageAdminServiceServer).ListRollbacks(ctx, req.(*ListRollbacksRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _StorageAdminService_ReadRollback_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ReadRollbackRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(StorageAdminServiceServer).ReadRollback(m, &grpc.GenericServerStream[ReadRollbackRequest, ReadRollbackResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type StorageAdminService_ReadRollbackServer = grpc.ServerStreamingServer[ReadRollbackResponse]
+
+func _StorageAdminService_Scrub_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ScrubRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(StorageAdminServiceServer).Scrub(m, &grpc.GenericServerStream[ScrubRequest, ScrubResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type StorageAdminService_ScrubServer = grpc.ServerStreamingServer[ScrubResponse]
+
+func _StorageAdminService_Repair_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(RepairRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(StorageAdminServiceServer).Repair(m, &grpc.GenericServerStream[RepairRequest, RepairResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type StorageAdminService_RepairServer = grpc.ServerStreamingServer[RepairResponse]
+
 // StorageAdminService_ServiceDesc is the grpc.ServiceDesc for StorageAdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -277,6 +513,18 @@ var StorageAdminService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "FlushNow",
 			Handler:    _StorageAdminService_FlushNow_Handler,
 		},
+		{
+			MethodName: "Promote",
+			Handler:    _StorageAdminService_Promote_Handler,
+		},
+		{
+			MethodName: "Demote",
+			Handler:    _StorageAdminService_Demote_Handler,
+		},
+		{
+			MethodName: "ListRollbacks",
+			Handler:    _StorageAdminService_ListRollbacks_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
@@ -287,6 +535,21 @@ var StorageAdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Range",
 			Handler:       _StorageAdminService_Range_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "ReadRollback",
+			Handler:       _StorageAdminService_ReadRollback_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Scrub",
+			Handler:       _StorageAdminService_Scrub_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Repair",
+			Handler:       _StorageAdminService_Repair_Handler,
 			ServerStreams: true,
 		},
 	},

@@ -3,6 +3,7 @@ package nodes
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
+	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/grpcx"
 )
 
 // surveyTimeout bounds the question who is master.
@@ -59,7 +62,7 @@ func (s *Set) FindMaster(ctx context.Context) (*Node, error) {
 		addrs = append(addrs, s.master)
 	}
 	s.mu.Unlock()
-	answers, err := s.survey(ctx, addrs)
+	answers, errs := s.survey(ctx, addrs)
 	best := bestMaster(answers)
 	if best == nil {
 		var more []string
@@ -69,41 +72,49 @@ func (s *Set) FindMaster(ctx context.Context) (*Node, error) {
 				more = append(more, up)
 			}
 		}
-		hop, hopErr := s.survey(ctx, more)
-		best, answers, err = bestMaster(hop), append(answers, hop...), Join(err, hopErr)
+		hop, hopErrs := s.survey(ctx, more)
+		best, answers, errs = bestMaster(hop), append(answers, hop...), append(errs, hopErrs...)
 	}
 	if best == nil {
-		return nil, noMaster(answers, err)
+		return nil, noMaster(answers, errs)
 	}
 	s.Moved(best.Addr)
 	return best, nil
 }
 
-// noMaster says of each node why it takes no puts.
-func noMaster(answers []heard, err error) error {
-	if len(answers) == 0 && err != nil {
-		return err
+// noMaster says of each node, in one sentence, why it takes no puts; when none has answered their errors say it. The remedy
+// is that of the first master that is not open.
+func noMaster(answers []heard, errs []error) error {
+	if len(answers) == 0 {
+		return Join(errs...)
 	}
-	lines := make([]string, 0, len(answers))
+	parts := make([]string, 0, len(answers)+len(errs))
+	remedy := ""
 	for _, h := range answers {
-		line := h.node.Addr + " is a " + RoleName(h.status.GetRole())
-		if r := h.status.GetReason(); r != "" {
-			line += ", " + r
+		part := h.node.Addr + " is a slave"
+		if h.status.GetRole() != storagev1.Role_ROLE_SLAVE {
+			part = h.node.Addr + " is a master but not open"
+			if r := h.status.GetReason(); r != "" {
+				part += " (" + r + ")"
+			}
+			remedy = cmp.Or(remedy, h.status.GetRemedy())
+		} else if up := h.status.GetUpstream().GetAddress(); up != "" {
+			part += " of " + up
 		}
-		if r := h.status.GetRemedy(); r != "" {
-			line += " (" + r + ")"
+		parts = append(parts, part)
+	}
+	for _, err := range errs {
+		if e := errdefs.As(err); e != nil {
+			addr := e.Meta["address"]
+			why := strings.TrimPrefix(strings.TrimPrefix(e.Msg, grpcx.UnreachableText), "dial tcp "+addr+": connect: ")
+			parts = append(parts, fmt.Sprintf("%s is not reached (%s)", addr, strings.Replace(why, " from "+addr, "", 1)))
 		}
-		lines = append(lines, line)
 	}
-	e := ErrNoMaster.WithMsg("no open master: %s", strings.Join(lines, "; "))
-	if err != nil {
-		e = e.Wrap(err)
-	}
-	return e
+	return ErrNoMaster.WithMsg("no node takes puts: %s", strings.Join(parts, ", ")).WithRemedy("%s", remedy)
 }
 
-// survey asks every address for its status at once. The error joins those of the nodes that did not answer.
-func (s *Set) survey(ctx context.Context, addrs []string) ([]heard, error) {
+// survey asks every address for its status at once. The errors are those of the nodes that did not answer.
+func (s *Set) survey(ctx context.Context, addrs []string) ([]heard, []error) {
 	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
 	defer cancel()
 	answers, errs := make([]heard, len(addrs)), make([]error, len(addrs))
@@ -120,7 +131,8 @@ func (s *Set) survey(ctx context.Context, addrs []string) ([]heard, error) {
 		})
 	}
 	wg.Wait()
-	return slices.DeleteFunc(answers, func(h heard) bool { return h.status == nil }), Join(errs...)
+	return slices.DeleteFunc(answers, func(h heard) bool { return h.status == nil }),
+		slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
 // bestMaster returns the open master with the highest epoch, or nil.

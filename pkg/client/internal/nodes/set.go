@@ -96,6 +96,15 @@ func (s *Set) Get(addr string) (*Node, error) {
 	return n, nil
 }
 
+// Reconnect lets connections that wait after a failure try at once.
+func (s *Set) Reconnect() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range s.nodes {
+		n.conn.ResetConnectBackoff()
+	}
+}
+
 // Queues reads all pages of ListQueues.
 func (n *Node) Queues(ctx context.Context, topic string) ([]*storagev1.Queue, error) {
 	var all []*storagev1.Queue
@@ -118,13 +127,18 @@ func (n *Node) Queues(ctx context.Context, topic string) ([]*storagev1.Queue, er
 
 // WaitReady returns when one of the addresses has answered, or with their errors when ctx ends.
 func (s *Set) WaitReady(ctx context.Context) error {
+	var last error
 	for try := 0; ; try++ {
-		answers, err := s.survey(ctx, s.addresses)
+		answers, errs := s.survey(ctx, s.addresses)
 		if len(answers) > 0 {
 			return nil
 		}
+		if last == nil || ctx.Err() == nil { // that the time is up says less
+			last = Join(errs...)
+		}
+		s.Reconnect()
 		if !Sleep(ctx, Backoff(try)) {
-			return err
+			return last
 		}
 	}
 }

@@ -242,12 +242,12 @@ func (l *Log) appendRaw(offset int64, bodies [][]byte) (n int, err error) {
 	if offset != l.end {
 		return 0, ErrGap.With("offset", offset).With("end", l.end)
 	}
-	rest := cutBodies{bodies: bodies}
-	for rest.more() {
+	rest := mappedfile.NewBodies(bodies)
+	for rest.More() {
 		if err := l.begin(); err != nil {
 			return n, err
 		}
-		l.pieces = rest.take(l.pieces[:0], l.tail.End()-l.end)
+		l.pieces = rest.Take(l.pieces[:0], l.tail.End()-l.end)
 		m, err := l.tail.WritevAt(l.pieces, l.end-l.tail.Start())
 		clear(l.pieces)
 		if err != nil {
@@ -274,29 +274,4 @@ func (l *Log) rawFailed(err error) error {
 		return l.fail(errors.Join(err, zerr))
 	}
 	return err
-}
-
-// cutBodies hands out bodies in pieces.
-type cutBodies struct {
-	bodies [][]byte
-	pos    int // into the first one
-}
-
-func (c *cutBodies) more() bool {
-	for len(c.bodies) > 0 && c.pos == len(c.bodies[0]) {
-		c.bodies, c.pos = c.bodies[1:], 0
-	}
-	return len(c.bodies) > 0
-}
-
-// take appends pieces of at most n bytes together to dst.
-func (c *cutBodies) take(dst [][]byte, n int64) [][]byte {
-	for n > 0 && c.more() {
-		p := c.bodies[0][c.pos:]
-		p = p[:min(int64(len(p)), n)]
-		dst = append(dst, p)
-		c.pos += len(p)
-		n -= int64(len(p))
-	}
-	return dst
 }

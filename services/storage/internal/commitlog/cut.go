@@ -183,13 +183,13 @@ func (l *Log) carryOut(c cut.Cut) error {
 
 // lowerCheckpoint takes back what the checkpoint says about bytes that go.
 func (l *Log) lowerCheckpoint(c cut.Cut) {
+	readable := min(l.cp.Get(checkpoint.Confirm), c.To)
 	if c.Reset {
+		readable = c.To
 		for _, field := range []checkpoint.Field{checkpoint.Physic, checkpoint.Logics, checkpoint.Index} {
 			l.cp.Set(field, 0)
 		}
-		l.cp.Set(checkpoint.Confirm, c.To)
-	} else {
-		l.cp.Set(checkpoint.Confirm, min(l.cp.Get(checkpoint.Confirm), c.To))
 	}
+	l.cp.Set(checkpoint.Confirm, readable)
 	l.cp.SetFlushed(c.To, 0)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/tandemlog/tandem/pkg/vfs"
 	"github.com/tandemlog/tandem/pkg/watermark"
 	"github.com/tandemlog/tandem/services/storage/internal/commitlog/checkpoint"
+	"github.com/tandemlog/tandem/services/storage/internal/commitlog/mend"
 )
 
 // Log is the message log of one storage. All methods may be called concurrently, save that Run must have returned before
@@ -22,6 +23,7 @@ type Log struct {
 	queue   *mappedfile.Queue
 	cp      *checkpoint.File
 	metrics *metrics
+	mender  *mend.Mender
 
 	marks   atomic.Pointer[marks]
 	fault   atomic.Pointer[error]
@@ -94,11 +96,8 @@ func (l *Log) FileSize() int64 { return l.queue.FileSize() }
 func (l *Log) SetReadable(n int64) {
 	m := l.marks.Load()
 	n = min(n, m.written.Load())
-	for {
-		old := m.wanted.Load()
-		if n <= old || m.wanted.CompareAndSwap(old, n) {
-			break
-		}
+	for old := m.wanted.Load(); n > old && !m.wanted.CompareAndSwap(old, n); {
+		old = m.wanted.Load()
 	}
 	l.raiseReadable(m)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/tandemlog/tandem/pkg/mappedfile"
 	"github.com/tandemlog/tandem/pkg/vfs"
 	"github.com/tandemlog/tandem/services/storage/internal/commitlog/checkpoint"
+	"github.com/tandemlog/tandem/services/storage/internal/commitlog/mend"
 	"github.com/tandemlog/tandem/services/storage/internal/commitlog/recovery"
 )
 
@@ -44,6 +45,7 @@ type BadRecord = recovery.BadRecord
 func Open(fsys vfs.FS, root string, o Options) (l *Log, r *Recovery, err error) {
 	o = o.withDefaults()
 	l = &Log{fsys: fsys, root: root, o: o, faulted: make(chan struct{}), kick: make(chan struct{}, 1), made: -1}
+	l.mender = &mend.Mender{FS: fsys, Root: root, Grace: o.Grace, Log: o.Log}
 	l.ahead.Store(o.Ahead)
 	if err := durable.MkdirAll(fsys, root); err != nil {
 		return nil, nil, fmt.Errorf("open log: %w", err)
@@ -91,6 +93,9 @@ func (l *Log) open() (*Recovery, error) {
 	}
 	r.Foreign = l.queue.Foreign()
 	if l.cp, err = checkpoint.Open(l.fsys, l.path(checkpointFile), l.o.Now()); err != nil {
+		return nil, err
+	}
+	if err := l.mender.Finish(l.queue); err != nil {
 		return nil, err
 	}
 	if err := l.finishCut(); err != nil {

@@ -8,6 +8,10 @@ import (
 // Kept is a range that was cut and kept.
 type Kept = cut.Kept
 
+// RollbackDir is the folder of kept ranges below that of a storage: each in a folder of its name, as files that are named by
+// the offset of their first byte.
+const RollbackDir = cut.Dir
+
 // ListRollbacks lists what was kept in the folder of a storage, by name.
 func ListRollbacks(fsys vfs.FS, root string) ([]Kept, error) {
 	return cut.List(fsys, root)

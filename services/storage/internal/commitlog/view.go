@@ -35,7 +35,7 @@ func (l *Log) FileAt(offset int64, limit int) (fd uintptr, pos int64, n int, rel
 // acquire leases the file that holds offset and says how many bytes of it may be used; nil, 0, nil at the end.
 func (l *Log) acquire(offset int64, limit int) (*mappedfile.File, int64, error) {
 	for {
-		m := l.marks.Load()
+		m, writes := l.marks.Load(), l.mender.Writes()
 		first, end := l.FirstOffset(), m.written.Load()
 		if l.closed.Load() {
 			return nil, 0, ErrClosed
@@ -48,7 +48,8 @@ func (l *Log) acquire(offset int64, limit int) (*mappedfile.File, int64, error) 
 		}
 		f := l.queue.Find(offset)
 		leased := f != nil && f.Acquire()
-		if m != l.marks.Load() { // cut in between: what was there may be zeros now
+		// Cut in between: what was there may be zeros now. Or a write was under way, and has ended.
+		if m != l.marks.Load() || !leased && l.mender.Wait(writes) {
 			if leased {
 				f.Release()
 			}

@@ -56,6 +56,9 @@ func appendUnit(dst []byte, u Unit) []byte {
 	return binary.BigEndian.AppendUint64(dst, uint64(u.TagsCode)) //nolint:gosec // bit pattern
 }
 
+// DecodeUnit decodes the unit that b, of UnitSize bytes at least, begins with.
+func DecodeUnit(b []byte) Unit { return unitAt(b) }
+
 // unitAt decodes the unit that b begins with.
 func unitAt(b []byte) Unit {
 	return Unit{

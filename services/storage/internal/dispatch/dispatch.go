@@ -25,6 +25,10 @@ const (
 // errCut: the log ends before what was readable a moment ago. Truncated is about to be called.
 var errCut = errdefs.New(errdefs.Aborted, "LOG_CUT", "the log was cut while it was read")
 
+// ErrFileSize says that the log was written in files of another size than the master's.
+var ErrFileSize = errdefs.New(errdefs.FailedPrecondition, "FILE_SIZE_DIFFERS", "the master's log files have another size than this log's").
+	WithRemedy("set mappedFileSizeCommitLog to the broker's and start again in an empty folder")
+
 // Log is the commit log. View's bytes lie inside one file, end at Written at the latest and are valid until release is
 // called, exactly once. The marks are replaced when the log is cut; the old ones are closed with watermark.ErrTruncated
 // after that.
@@ -62,6 +66,9 @@ type Queues interface {
 type Options struct {
 	// DelayLevels is the table by which the schedule topic's messages are due; it must be the one of the master.
 	DelayLevels message.DelayLevels
+	// ForeignFiles says that the log comes from a master that does not tell the size of its files: a filler that does not
+	// fill its file shows that it is another, and Run ends with ErrFileSize.
+	ForeignFiles bool
 	// Observe sees each message that gets a unit, at its log offset, by the goroutine that dispatches; it keeps nothing of
 	// the view. May be nil.
 	Observe func(offset int64, v *message.View)
@@ -155,14 +162,14 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 			sleep(waiting, passes(err))
 			continue
 		case err != nil:
-			return fmt.Errorf("dispatch: %w", err)
+			return err
 		}
 		full = false
 		err = readable.Wait(waiting, need)
 		if err == nil || waiting.Err() != nil || errors.Is(err, watermark.ErrTruncated) {
 			continue
 		}
-		return fmt.Errorf("dispatch: follow the log: %w", err)
+		return fmt.Errorf("follow the log: %w", err)
 	}
 }
 
@@ -276,6 +283,13 @@ func (d *Dispatcher) Truncated(to int64) error {
 		d.moveTo(min(d.done, to))
 	}
 	return nil
+}
+
+// RecordStart returns the last log offset at or below offset at which a record begins or the last one ends.
+func (d *Dispatcher) RecordStart(offset int64) (int64, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.boundary(offset)
 }
 
 // Reset removes all queues after the log was emptied; the next record will be at the log offset start.

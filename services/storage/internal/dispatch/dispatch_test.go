@@ -15,6 +15,7 @@ import (
 	"github.com/tandemlog/tandem/pkg/vfs/memfs"
 	"github.com/tandemlog/tandem/pkg/watermark"
 	"github.com/tandemlog/tandem/services/storage/internal/consumequeue"
+	"github.com/tandemlog/tandem/services/storage/internal/dispatch"
 	"github.com/tandemlog/tandem/services/storage/internal/message"
 )
 
@@ -169,6 +170,24 @@ func TestACutInsideARecord(t *testing.T) {
 		catchUp(t, d, l)
 		if n, first := len(units(t, q, "T", 0)), units(t, q, "First", 0); n != 2 || len(first) != 1 || first[0].Offset != at {
 			t.Errorf("%d into a record: %d units, first %v", into, n, first)
+		}
+	}
+}
+
+// TestFilesOfAnotherSize: a filler tells the size of the files that it was written in.
+func TestFilesOfAnotherSize(t *testing.T) {
+	theirs := newLog(4096, 0)
+	for i := range int64(200) {
+		theirs.put(msg{topic: "T", at: i})
+	}
+	for size, want := range map[int64]error{4096: nil, 1 << 20: dispatch.ErrFileSize} {
+		ours := newLog(size, 0)
+		ours.write(theirs.data)
+		ours.show()
+		d, err := dispatch.New(dispatch.Options{ForeignFiles: true}, ours, memQueues(t))
+		check(t, err)
+		if err := d.CatchUp(t.Context(), ours.end()); !errors.Is(err, want) {
+			t.Errorf("files of %d: %v", size, err)
 		}
 	}
 }

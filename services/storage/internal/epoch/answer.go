@@ -83,7 +83,7 @@ func (w law) decideAnswer(o Own, a FollowAnswer) Plan {
 	}
 	p.Next = o.Lineage
 	p.DropLinks = p.Cut || p.Reset || !slices.Equal(o.Lineage.Epochs, a.Epochs) || !slices.Equal(o.Path, a.Path)
-	p.Next.Epochs = slices.Clone(a.Epochs)
+	p.Next.Epochs, p.Next.Open = slices.Clone(a.Epochs), false // that reign is somebody else's
 	if p.Cut || p.Reset {
 		p.Next.Held = min(p.Next.Held, p.At)
 	}

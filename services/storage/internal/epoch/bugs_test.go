@@ -57,3 +57,23 @@ func TestH23_NoCutToReadable(t *testing.T) {
 func TestH15_ANewEpochOnTheSameMaster(t *testing.T) {
 	settledAfter(t, conf(1, false, 0), "put 0; catchup 1; promote 0 7; put 0; follow 1 0; catchup 1 1; promote 0 3; put 0")
 }
+
+// TestACopiedReignIsNotContinued: a master that had stopped cleanly copies the log of another one and takes over its list. That it
+// was open itself must not make it go on with the other's reign.
+func TestACopiedReignIsNotContinued(t *testing.T) {
+	l := Lineage{Role: RoleSyncMaster, Epochs: List{{1, 0, 1}}, Promise: Promise{1, 1}, Open: true}
+	p := DecideAnswer(Own{Lineage: l, End: 10, FileSize: 1 << 20, Copying: true}, FollowAnswer{
+		Action: ActionStream, Offset: 10, Epochs: List{{1, 0, 1}, {2, 10, 2}}, FileSize: 1 << 20, End: 20, OpenMaster: true,
+	})
+	if p.Refused || p.Next.Promise != p.Next.Epochs.Last() {
+		t.Fatalf("plan %+v", p)
+	}
+	d := DecideOpen(OpenState{Lineage: p.Next, End: 20, Sync: true, N: 3, Required: 1, Clean: true})
+	if d.Action == OpenContinue {
+		t.Error("goes on with a reign that another node holds")
+	}
+	tr := parseTrace("promote 1 2 0; clean 0; restart 0; promote 0 7 1; half 0 1; put 1; put 0")
+	if v, _ := replay(0, conf(2, false, 0), tr); v != "" {
+		t.Errorf("%s\n%s", v, describe(0, conf(2, false, 0), tr))
+	}
+}

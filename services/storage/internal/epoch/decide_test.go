@@ -135,6 +135,14 @@ func TestDecideOpen(t *testing.T) {
 		}, OpenAsk, "", Promise{2, 0}},
 		{"not whole itself", func(s *OpenState) { s.Lineage.Unclean = true; s.Heard = []Heard{peer(1, 100, nil)} }, OpenWait, ReasonNotEnoughNodes, Promise{}},
 		{"alone", func(s *OpenState) { s.N = 1 }, OpenAsk, "", Promise{2, 0}},
+		{"alone, bytes are gone", func(s *OpenState) { s.N, s.Lineage.Held = 1, 101 }, OpenWait, ReasonLogLost, Promise{}},
+		{"alone, bytes are gone, forced", func(s *OpenState) { s.N, s.Lineage.Held, s.Force = 1, 101, true }, OpenAsk, "", Promise{2, 0}},
+		{"async, bytes are gone, one heard", func(s *OpenState) {
+			s.Sync, s.Waited, s.Lineage.Held, s.Heard = false, true, 101, []Heard{peer(1, 100, nil)}
+		}, OpenWait, ReasonLogLost, Promise{}},
+		{"async, bytes are gone, all heard", func(s *OpenState) {
+			s.Sync, s.Waited, s.Lineage.Held, s.Heard = false, true, 101, []Heard{peer(1, 100, nil), peer(2, 100, nil)}
+		}, OpenAsk, "", Promise{2, 0}},
 		{"required 2: itself", func(s *OpenState) { s.Required = 2 }, OpenAsk, "", Promise{2, 0}},
 		{"required above n", func(s *OpenState) { s.Required = 9; s.Lineage.Empty = true }, OpenWait, ReasonNotEnoughNodes, Promise{}},
 		{"clean stop", func(s *OpenState) { s.Clean, s.Lineage.Open = true, true }, OpenContinue, "", Promise{1, 1}},
@@ -162,7 +170,24 @@ func TestDecideOpen(t *testing.T) {
 			s.Lineage.Promise = Promise{2, 2}
 			s.Heard = []Heard{peer(1, 50, func(h *Heard) { h.Epochs = List{{1, 0, 1}, {2, 40, 2}}; h.Promise = Promise{2, 2} })}
 		}, OpenWait, ReasonLogDiverges, Promise{}},
-		{"promotion of a worse log", func(s *OpenState) { s.Promote, s.Heard = true, []Heard{peer(1, 101, nil)} }, OpenWait, ReasonNotBest, Promise{}},
+		{"promotion of a worse log", func(s *OpenState) {
+			s.Promote, s.Lineage.Role, s.Heard = true, RoleSlave, []Heard{peer(1, 101, nil)}
+		}, OpenWait, ReasonNotBest, Promise{}},
+		{"promotion that has begun, a longer log", func(s *OpenState) { s.Promote, s.Heard = true, []Heard{peer(1, 101, nil)} }, OpenCopy, "", Promise{}},
+		{"promotion that has asked, a longer log", func(s *OpenState) {
+			s.Promote, s.Asked, s.Heard = true, Promise{2, 20}, []Heard{peer(1, 101, promised)}
+		}, OpenCopy, "", Promise{}},
+		{"promotion that has begun, a better log that parts", func(s *OpenState) {
+			s.Promote, s.Heard = true, []Heard{peer(1, 50, func(h *Heard) { h.Epochs = List{{1, 0, 1}, {2, 40, 2}} })}
+		}, OpenWait, ReasonLogDiverges, Promise{}},
+		{"promotion after a clean stop", func(s *OpenState) {
+			s.Promote, s.Clean, s.Lineage.Open, s.Heard = true, true, true, []Heard{peer(1, 100, nil)}
+		}, OpenAsk, "", Promise{2, 0}},
+		{"promotion with too few", func(s *OpenState) { s.Promote, s.Lineage.Role = true, RoleSlave }, OpenWait, ReasonNotEnoughNodes, Promise{}},
+		{"forced promotion with too few", func(s *OpenState) { s.Promote, s.Force, s.Lineage.Role = true, true, RoleSlave }, OpenAsk, "", Promise{2, 0}},
+		{"forced promotion that nobody promises", func(s *OpenState) {
+			s.Promote, s.Force, s.Asked, s.Heard = true, true, Promise{2, 20}, []Heard{peer(1, 100, nil)}
+		}, OpenNow, "", Promise{2, 20}},
 		{"promotion above a newer promise", func(s *OpenState) {
 			s.Promote, s.Heard = true, []Heard{peer(1, 100, func(h *Heard) { h.Promise = Promise{5, 5} })}
 		}, OpenAsk, "", Promise{6, 0}},
@@ -288,5 +313,28 @@ func TestOutrankedAndContested(t *testing.T) {
 	}
 	if Contested(l, []Heard{same, newer, twin}) || !Contested(l, []Heard{open}) {
 		t.Error("contested by the wrong one")
+	}
+}
+
+func TestDecideDrain(t *testing.T) {
+	l := Lineage{Role: RoleSyncMaster, Epochs: List{{1, 0, 1}, {3, 70, 3}}}
+	slave := l
+	slave.Role = RoleSlave
+	for name, tc := range map[string]struct {
+		l     Lineage
+		open  bool
+		reign Promise
+		want  string
+	}{
+		"its follower":       {l, true, Promise{3, 3}, ""},
+		"of an older reign":  {l, true, Promise{1, 1}, ReasonOtherReign},
+		"of another epoch 3": {l, true, Promise{3, 4}, ReasonOtherReign},
+		"not open":           {l, false, Promise{3, 3}, ReasonNotOpenMaster},
+		"a slave":            {slave, true, Promise{3, 3}, ReasonNotOpenMaster},
+	} {
+		reason, remedy := DecideDrain(tc.l, tc.open, DrainRequest{Reign: tc.reign})
+		if reason != tc.want || (reason == "") != (remedy == "") {
+			t.Errorf("%s: %q, %q", name, reason, remedy)
+		}
 	}
 }

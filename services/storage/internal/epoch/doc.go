@@ -19,11 +19,12 @@
 //	   ▲  │                                                   │
 //	   │  │ hears of, or is asked to promise, a newer epoch   │ the same
 //	   │  ▼                                                   ▼
-//	   └─ promoted ◀──────────────── slave ◀──────────────────┘
+//	   └─ promoted ◀──────────────── slave ◀──────────────────┘ demoted
 //
-// The deciding functions: DecideOpen (may this node be master), DecidePromise (may that one), DecideFollow (the upstream's
-// side of a Follow), DecideAnswer (the slave's), DecideEmptyFollow (who has forgotten what it promised), Outranked, and
-// Readable. What they return is data: the durable Lineage that has to be saved first, and what to do after that.
+// The deciding functions: DecideOpen (may this node be master), DecideDrain (does it hand over), DecidePromise (may that one),
+// DecideFollow (the upstream's side of a Follow), DecideAnswer (the slave's), DecideEmptyFollow (who has forgotten what it
+// promised), Outranked, and Readable. What they return is data: the durable Lineage that has to be saved first, and what to do
+// after that.
 //
 // In RocketMQ's controller mode EpochFileCache and its findConsistentPoint stand in this place, SyncStateSet and the
 // controller in that of promises.

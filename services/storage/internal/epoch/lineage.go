@@ -48,7 +48,8 @@ type Lineage struct {
 	SyncFlush bool
 	// Boot is the machine's boot id when this was saved.
 	Boot string
-	// Held is a flushed end of the log, bytes: less than this at a start means that something was lost.
+	// Held is a flushed end of the log, bytes: less than this at a start means that something was lost, and stays known until
+	// the log is cut on purpose, has caught up, or is opened as it is.
 	Held int64
 }
 
@@ -112,9 +113,8 @@ func Booted(l Lineage, b Boot) Lineage {
 	if l.Role.Master() && b.Role.Master() {
 		l.Role = b.Role
 	}
-	l.Held = min(l.Held, b.End)
 	if b.Clean {
-		l.Held = b.End
+		l.Held = max(l.Held, b.End)
 	}
 	l.Boot, l.SyncFlush = b.ID, b.SyncFlush
 	return l

@@ -8,13 +8,14 @@ const (
 	ReasonLogDiverges    = "LOG_DIVERGES"
 	ReasonNotBest        = "NOT_BEST_RANKED"
 	ReasonEpochConflict  = "EPOCH_CONFLICT"
+	ReasonLogLost        = "LOG_LOST"
 )
 
 // OpenState is all that decides whether a node may be master.
 type OpenState struct {
 	Lineage Lineage
-	// End and First of the log, bytes.
-	End, First int64
+	// End and First of the log, and the length of its files, bytes.
+	End, First, FileSize int64
 	// Sync: a sync master is to open. N is the number of nodes in the set, itself included, Required the acks of a put.
 	Sync        bool
 	N, Required int
@@ -58,7 +59,8 @@ type OpenDecision struct {
 	Reason, Remedy string
 }
 
-// DecideOpen decides whether a node may open as master, by one rule for a start and for a promotion.
+// DecideOpen decides whether a node may open as master, by one rule for a start and for a promotion. They differ in two
+// things: a promotion does not yield to a newer reign, it outbids it; and it needs a log that ranks best from the outset.
 func DecideOpen(s OpenState) OpenDecision { return law(0).decideOpen(s) }
 
 func (w law) decideOpen(s OpenState) OpenDecision {
@@ -72,6 +74,9 @@ func (w law) decideOpen(s OpenState) OpenDecision {
 		}
 	}
 	if d, done := w.compareLogs(s); done {
+		return d
+	}
+	if d, done := lostLog(s); done {
 		return d
 	}
 	if d, done := w.countNodes(s); done {
@@ -105,7 +110,8 @@ func (w law) compareReigns(s OpenState) (OpenDecision, bool) {
 	return OpenDecision{}, false
 }
 
-// compareLogs looks for a log that ranks above the own one.
+// compareLogs looks for a log that ranks above the own one. A slave is not promoted over it; a master that is not open yet, be it
+// that it starts or that its promotion has begun, fetches it.
 func (w law) compareLogs(s OpenState) (OpenDecision, bool) {
 	own := w.rank(s.Lineage.Epochs, s.End)
 	best, from := own, -1
@@ -118,7 +124,7 @@ func (w law) compareLogs(s OpenState) (OpenDecision, bool) {
 		return OpenDecision{}, false
 	}
 	h := s.Heard[from]
-	if s.Promote {
+	if s.Promote && !s.Lineage.Role.Master() {
 		return OpenDecision{
 			Action: OpenWait, Reason: ReasonNotBest,
 			Remedy: fmt.Sprintf("promote node %d, whose log has reached epoch %d and offset %d, or force it", h.NodeID, best.Epoch, best.End),
@@ -137,11 +143,29 @@ func (w law) compareLogs(s OpenState) (OpenDecision, bool) {
 func Diverges(nodeID int64) OpenDecision {
 	return OpenDecision{
 		Action: OpenWait, Reason: ReasonLogDiverges,
-		Remedy: fmt.Sprintf("promote node %d, whose log ranks above this one and does not extend it, or set allowDataLoss here", nodeID),
+		Remedy: fmt.Sprintf("promote node %d, whose log ranks above this one and does not extend it; or force this one, or set allowDataLoss here", nodeID),
 	}
 }
 
 func (w law) sameLast(s OpenState, h Heard) bool { return h.Epochs.Last() == s.Lineage.Epochs.Last() }
+
+// lostLog holds back a node that lacks a whole file or more of what was once durable in its log, as when its disk is not
+// mounted, and whose peers cannot say that nobody has more: its slaves would be cut to what it has left. Less than that is
+// the torn tail of a crash.
+func lostLog(s OpenState) (OpenDecision, bool) {
+	gone := s.Lineage.Held - s.End
+	if gone <= 0 || s.End > s.First && gone < s.FileSize {
+		return OpenDecision{}, false
+	}
+	if s.Force || s.N > 1 && (s.Sync || len(s.Heard) >= s.N-1) {
+		return OpenDecision{}, false
+	}
+	return OpenDecision{
+		Action: OpenWait, Reason: ReasonLogLost,
+		Remedy: fmt.Sprintf("the log ends at %d and was durable up to %d: bring its files back; or start this node as a slave in an empty folder "+
+			"of a node that has them; or set allowDataLoss to go on without them", s.End, s.Lineage.Held),
+	}, true
+}
 
 // countNodes holds the node back until no acknowledged record can be missing from what it has heard.
 func (w law) countNodes(s OpenState) (OpenDecision, bool) {
@@ -174,7 +198,7 @@ func (w law) countNodes(s OpenState) (OpenDecision, bool) {
 	}
 	return OpenDecision{
 		Action: OpenWait, Reason: ReasonNotEnoughNodes,
-		Remedy: fmt.Sprintf("start more of the nodes in ha.peers (%d of %d answer, %d of the %d needed are whole), or set allowDataLoss",
+		Remedy: fmt.Sprintf("start more of the nodes in ha.peers (%d of %d answer, %d of the %d needed are whole); or force it, or set allowDataLoss",
 			heard+1, s.N, whole, need),
 	}, true
 }

@@ -45,7 +45,7 @@ func ruleCases() []ruleCase {
 		},
 		{"EMPTY", ruleEmpty, "P2", conf(1, false, 4), "put 0; catchup 1; wipe 1; restart 1; promote 2 6", 40000},
 		{"LOWREF", ruleLowRef, "P2", small, "promote 1 6; put 0; put 0; settle; put 1; settle 2 2; power 1 1; follow 2", 0},
-		{"PUTREC", ruleEndPuts, "P2", conf(2, false, 0), "put 0; promote 2 4; settle; put 2; deliver 0; promote 0 1", 20000},
+		{"PUTREC", ruleEndPuts, "P2", conf(2, false, 0), "put 0; promote 2 4; settle; put 2; deliver 0; promote 0 1", 80000},
 		{
 			"MAXE", ruleMaxE, "P2", conf(1, false, 3),
 			"promote 1 6; put 1; put 1; promote 0 5; follow 2 0; sync 1; catchup 2 1 2; put 0; sync 1; power 1 2", 0,

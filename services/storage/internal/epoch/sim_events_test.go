@@ -34,7 +34,7 @@ func (s *simState) event(a simAct) bool {
 	case "half":
 		return s.tryOpen(a.a, a.b)
 	case "promote":
-		return s.promote(a.a, a.b, false)
+		return s.promote(a.a, a.b, a.c-1)
 	case "demote":
 		if !n.up || !n.lin.Role.Master() {
 			return false

@@ -210,6 +210,10 @@ func (s *simState) round(m int, st OpenState, p Promise, mask, half int) (OpenDe
 	if s.w.holds(ruleFence) {
 		s.n[m].lin.Candidate = p
 	}
+	if st.Promote && !s.n[m].open { // the order is durable before anybody is asked
+		s.n[m].lin.Role, s.n[m].clean = RoleSyncMaster, false
+		s.unlink(m)
+	}
 	st.Lineage = s.n[m].lin
 	s.heard = s.heard[:0]
 	for j := range s.n {
@@ -268,12 +272,14 @@ func (s *simState) copyLog(m, b int) bool {
 	return true
 }
 
-func (s *simState) promote(t, mask int, force bool) bool {
-	if mask&(1<<t) == 0 || !s.n[t].up || s.ids > 100 {
+// promote is role's Promote by an operator who reaches the nodes of mask; half stops it after so many promises (-1: never). A
+// node that has been promoted half-way goes on by the event "open", or is promoted again.
+func (s *simState) promote(t, mask, half int) bool {
+	if mask&(1<<t) == 0 || !s.n[t].up || s.ids > 100 || half >= 0 && s.n[t].open {
 		return false
 	}
 	st := s.openState(t)
-	st.Promote, st.Force = true, force
+	st.Promote = true
 	for j := range s.n {
 		if j != t && mask&(1<<j) != 0 {
 			if !s.reach(t, j) {
@@ -283,10 +289,13 @@ func (s *simState) promote(t, mask int, force bool) bool {
 		}
 	}
 	d := s.w.decideOpen(st)
+	if d.Action == OpenCopy && !s.n[t].open {
+		return s.copyLog(t, int(st.Heard[d.From].NodeID))
+	}
 	if d.Action != OpenAsk {
 		return false
 	}
-	if d, _ = s.round(t, st, d.Reign, mask, -1); d.Action == OpenNow {
+	if d, _ = s.round(t, st, d.Reign, mask, half); d.Action == OpenNow {
 		s.openNow(t, d.Reign)
 	}
 	return true
@@ -538,7 +547,7 @@ func randomAct(r *rand.Rand, wipe bool) simAct {
 	}
 	switch a.what {
 	case "promote":
-		a.b = 1 + r.IntN(7)
+		a.b, a.c = 1+r.IntN(7), max(0, r.IntN(8)-4)
 	case "settle":
 		if r.IntN(3) > 0 {
 			a.what, a.c = "follow", 1+r.IntN(2)

@@ -1,9 +1,11 @@
 package replication
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"slices"
 	"sync/atomic"
@@ -105,9 +107,21 @@ func (m *Master) greet(conn net.Conn) {
 }
 
 func (m *Master) refuse(conn net.Conn, why badReason) {
-	m.count.badFirst[why].Add(1)
+	n := m.count.badFirst[why].Add(1)
 	_ = conn.Close() // nothing to be done about a connection that is given up
-	m.log.Debug("connection refused", "peer", conn.RemoteAddr().String(), "reason", badNames[why])
+	level := slog.LevelDebug
+	if powerOfTen(n) { // told, but a scanner does not fill the log
+		level = slog.LevelWarn
+	}
+	m.log.Log(context.Background(), level, "connection refused",
+		"peer", conn.RemoteAddr().String(), "reason", badNames[why], "so_far", n)
+}
+
+func powerOfTen(n int64) bool {
+	for n > 1 && n%10 == 0 {
+		n /= 10
+	}
+	return n == 1
 }
 
 // firstBytes is what a connection begins with.

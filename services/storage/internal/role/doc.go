@@ -8,7 +8,7 @@
 //	┌──────────── the goroutine of Run ────────────┐      owns lineage, promise, links granted
 //	│   starting ───────▶ reigning                 │
 //	│      │  ▲              │                     │      one of the three works runs at a time, in a
-//	│      ▼  ┊ (promoted)   ▼                     │      goroutine of its own; what it wants changed
+//	│      ▼  │ Promote      ▼ Demote              │      goroutine of its own; what it wants changed
 //	│   following ◀──────────┘                     │      it hands in as an op
 //	└──────────────────────────────────────────────┘
 //
@@ -20,9 +20,13 @@
 // A work that has to end is cancelled and waited for inside the op that ends it, so that no append, cut or save of an old role
 // can come behind a promise. Enter and Leave give store the same for its appends.
 //
+// Orders of an operator, Promote (package change) and Demote, are ops like those of peers. A promoted node is a starting master
+// from the moment at which the order is durable. A planned change asks the open master to hold its puts back first: Drain is a
+// call that stays open, so that a candidate that dies or gives up lets the puts in again by ending it.
+//
 // In RocketMQ this is ReplicasManager with AutoSwitchHAService; HAClient's loop of reconnects is here, its bytes are in package
 // replication.
 //
 // What this package does not do: it moves no bytes of the log over the network, knows no gRPC, and cuts nothing that epoch
-// did not ask for. Orders of an operator other than allowDataLoss come later; they are ops like those of peers.
+// did not ask for.
 package role

@@ -123,6 +123,9 @@ func (l *memLog) View(offset int64, limit int) ([]byte, func(), error) {
 	return append([]byte{}, b[:min(limit, len(b))]...), func() {}, nil
 }
 
+// RecordStart takes every byte for a record.
+func (l *memLog) RecordStart(offset int64) (int64, error) { return offset, nil }
+
 func (l *memLog) WholeEnd() (int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -426,6 +429,28 @@ func (n *node) RangeChecksum(ctx context.Context, addr string, from, to, stretch
 		return nil, 0, err
 	}
 	return u.m.OnRangeChecksum(ctx, from, to, stretch)
+}
+
+// Drain holds the call open as a gRPC stream does.
+func (n *node) Drain(ctx context.Context, addr string, r epoch.DrainRequest) (int64, func(), error) {
+	u, err := n.call(addr)
+	if err != nil {
+		return 0, nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(u.ctx, cancel)
+	ends, done := make(chan int64, 1), make(chan error, 1)
+	go func() {
+		defer stop()
+		done <- u.m.OnDrain(ctx, r, func(end int64) error { ends <- end; return nil })
+	}()
+	select {
+	case end := <-ends:
+		return end, cancel, nil
+	case err := <-done:
+		cancel()
+		return 0, nil, err
+	}
 }
 
 type control struct {

@@ -224,6 +224,7 @@ func TestFoldersOfRocketMQ(t *testing.T) {
 				c := newCluster(t, 2)
 				c.nodes[0].log = newLog(0, long)
 				c.nodes[1].log = newLog(0, tc.slave)
+				c.nodes[1].o.AllowDataLoss = tc.name == "nothing equal"
 				for _, n := range c.nodes {
 					n.start()
 				}

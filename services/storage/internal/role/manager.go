@@ -13,6 +13,7 @@ import (
 	"github.com/tandemlog/tandem/pkg/durable"
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/services/storage/internal/epoch"
+	"github.com/tandemlog/tandem/services/storage/internal/role/change"
 	"github.com/tandemlog/tandem/services/storage/internal/role/peers"
 	"github.com/tandemlog/tandem/services/storage/internal/role/slave"
 	"github.com/tandemlog/tandem/services/storage/internal/role/sums"
@@ -23,14 +24,15 @@ const lineageFile = "tandem/lineage"
 
 // Manager makes a storage master or slave.
 type Manager struct {
-	o       Options
-	log     Log
-	links   Links
-	set     peers.Set
-	slave   *slave.Slave
-	sums    sums.Sums
-	slog    *slog.Logger
-	metrics instruments
+	o        Options
+	log      Log
+	links    Links
+	set      peers.Set
+	slave    *slave.Slave
+	promoter *change.Promoter
+	sums     sums.Sums
+	slog     *slog.Logger
+	metrics  instruments
 
 	ops   chan op
 	ended chan struct{} // closed when Run has returned
@@ -49,6 +51,8 @@ type Manager struct {
 	path      []int64 // node ids from this node to the master, while there is a link
 	lastPath  []int64 // of the last upstream
 	followers map[int64]*follower
+	hold      *hold         // puts are held back though the node is open
+	order     *change.Order // a promotion that is under way
 }
 
 // op is a change that the goroutine of Run makes.
@@ -75,6 +79,7 @@ func Open(o Options, log Log, links Links, puller Puller, calls Peers) (*Manager
 		ops: make(chan op), ended: make(chan struct{}), followers: map[int64]*follower{}, clean: o.Recovery.Clean,
 	}
 	m.slave = slave.New(o.slave(m.set, m.slog), owner{m}, log, puller)
+	m.promoter = change.New(o.change(m.set, m.slog), owner{m})
 	var err error
 	if m.metrics, err = newInstruments(o.Meter, m); err != nil {
 		return nil, err
@@ -120,7 +125,18 @@ func (m *Manager) load() (epoch.Lineage, error) {
 			return l, fmt.Errorf("flush log: %w", err)
 		}
 	}
-	return epoch.Booted(l, boot), nil
+	if lost := m.o.Recovery.Lost; lost > 0 {
+		l.Held = max(l.Held, boot.End+lost)
+	}
+	l = epoch.Booted(l, boot)
+	if l.Role.Master() != m.o.Role.Master() {
+		m.slog.Warn("the saved role holds, not the configured one; promote or demote to change it",
+			"role", l.Role.String(), "configured", m.o.Role.String())
+	}
+	if l.Role.Master() {
+		l.Role = m.o.MasterRole
+	}
+	return l, nil
 }
 
 func (m *Manager) file() string { return filepath.Join(m.o.Root, filepath.FromSlash(lineageFile)) }
@@ -128,7 +144,7 @@ func (m *Manager) file() string { return filepath.Join(m.o.Root, filepath.FromSl
 // save makes next durable, then current. After an error the file may hold either, and the old one stays current: everything
 // that next was to allow is left undone and tried again.
 func (m *Manager) save(next epoch.Lineage) error {
-	next.Held = m.log.Flushed().Load()
+	next.Held = max(next.Held, m.log.Flushed().Load())
 	data, err := next.MarshalText()
 	if err != nil {
 		return fmt.Errorf("encode lineage: %w", err)
@@ -137,7 +153,9 @@ func (m *Manager) save(next epoch.Lineage) error {
 		return fmt.Errorf("save lineage: %w", err)
 	}
 	if m.lin.Role != next.Role {
-		m.slog.Info("role saved", "role", next.Role.String(), "was", m.lin.Role.String())
+		if m.lin.Role != epoch.RoleUnset {
+			m.slog.Info("role saved", "role", next.Role.String(), "was", m.lin.Role.String())
+		}
 	}
 	m.lin = next
 	m.update(func(s *State) { s.Role, s.Lineage = next.Role, next })
@@ -199,6 +217,7 @@ func (m *Manager) stopWork(reason error) {
 
 // finish lets go of everybody at the end of the process; the role stays.
 func (m *Manager) finish() error {
+	m.settle(ErrStopping)
 	m.setOpen(false, ErrStopping.Reason, "start the storage again")
 	m.dropFollowers(ErrStopping)
 	m.log.SetAhead(false)
@@ -237,6 +256,7 @@ func (m *Manager) stepDown(next epoch.Lineage, reason error) error {
 		return err
 	}
 	m.clean = false
+	m.settle(reason)
 	m.setOpen(false, errdefs.ReasonOf(reason), "send puts to the open master")
 	m.log.SetAhead(false)
 	m.dropFollowers(reason)

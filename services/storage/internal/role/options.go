@@ -15,6 +15,7 @@ import (
 	"github.com/tandemlog/tandem/pkg/vfs"
 	"github.com/tandemlog/tandem/pkg/watermark"
 	"github.com/tandemlog/tandem/services/storage/internal/epoch"
+	"github.com/tandemlog/tandem/services/storage/internal/role/change"
 	"github.com/tandemlog/tandem/services/storage/internal/role/peers"
 	"github.com/tandemlog/tandem/services/storage/internal/role/slave"
 )
@@ -98,8 +99,11 @@ type Options struct {
 	Address             string // gRPC, as peers reach it
 	HAAddress           string // raw listener, as slaves reach it
 
-	// Role that the config names. What the node has become since beats it.
+	// Role that the config names. Whether a node is slave or master now, the lineage says; which kind of master, MasterRole.
 	Role epoch.Role
+	// MasterRole is the kind of master that the group has: Role where that is a master's, else that of a sync master, or of an
+	// async one without Peers.
+	MasterRole epoch.Role
 	// Peers are the gRPC addresses of the other nodes of the set.
 	Peers []string
 	// Required acks of a put on a sync master; RefuseWithoutReplicas: no puts and no Readable with fewer slaves in sync.
@@ -123,6 +127,10 @@ type Options struct {
 	CallTimeout time.Duration // of a call to a peer, 3 s
 	SumTimeout  time.Duration // of a RangeChecksum call, 30 s
 	WatchEvery  time.Duration // between an open master's looks at its peers, 5 s
+	ChaseWait   time.Duration // for a node to be promoted to get close to the open master, 5 s
+	DrainWait   time.Duration // for waiting puts to end, and for the promoted node to have the rest, 2 s
+	HoldMost    time.Duration // that a master holds puts back, 30 s
+	PromoteWait time.Duration // for a promoted node to open, 10 s
 	StallAfter  time.Duration // without progress a link is called stalled, 30 s
 	BackoffMin  time.Duration // 200 ms
 	BackoffMax  time.Duration // 5 s
@@ -137,10 +145,17 @@ func (o Options) withDefaults() Options {
 	o.CallTimeout = cmp.Or(o.CallTimeout, 3*time.Second)
 	o.SumTimeout = cmp.Or(o.SumTimeout, 30*time.Second)
 	o.WatchEvery = cmp.Or(o.WatchEvery, 5*time.Second)
+	o.ChaseWait = cmp.Or(o.ChaseWait, 5*time.Second)
+	o.DrainWait = cmp.Or(o.DrainWait, 2*time.Second)
+	o.HoldMost = cmp.Or(o.HoldMost, 30*time.Second)
+	o.PromoteWait = cmp.Or(o.PromoteWait, 10*time.Second)
 	o.StallAfter = cmp.Or(o.StallAfter, 30*time.Second)
 	o.BackoffMin = cmp.Or(o.BackoffMin, 200*time.Millisecond)
 	o.BackoffMax = cmp.Or(o.BackoffMax, 5*time.Second)
 	o.MaxFrame = cmp.Or(o.MaxFrame, 256<<10)
+	if o.MasterRole == epoch.RoleUnset {
+		o.MasterRole = o.defaultMasterRole()
+	}
 	if o.NewID == nil {
 		o.NewID = randomID
 	}
@@ -150,8 +165,20 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+func (o Options) defaultMasterRole() epoch.Role {
+	switch {
+	case o.Role.Master():
+		return o.Role
+	case len(o.Peers) > 0:
+		return epoch.RoleSyncMaster
+	}
+	return epoch.RoleAsyncMaster
+}
+
 func (o Options) validate() error {
 	switch {
+	case !o.MasterRole.Master(), o.Role.Master() && o.MasterRole != o.Role:
+		return errdefs.Invalid("ha.masterRole", "is %s, brokerRole is %s", o.MasterRole, o.Role)
 	case o.Role == epoch.RoleUnset:
 		return errdefs.Invalid("brokerRole", "is not set")
 	case o.Role == epoch.RoleSyncMaster && o.Required < 0, o.Required > 0 && len(o.Peers) > 0 && o.Required > len(o.Peers):
@@ -180,6 +207,12 @@ func (o Options) slave(set peers.Set, log *slog.Logger) slave.Options {
 		Set: set, Address: o.Address, Required: o.Required, AllowDataLoss: o.AllowDataLoss, RollbackKeep: o.RollbackKeep,
 		MaxFrame: o.MaxFrame, SyncFlush: o.SyncFlush, MasterAddress: o.MasterAddress, Legacy: o.Legacy, LegacyFirst: o.LegacyFirst,
 		SumTimeout: o.SumTimeout, StallAfter: o.StallAfter, Backoff: o.backoff(), Log: log,
+	}
+}
+
+func (o Options) change(set peers.Set, log *slog.Logger) change.Options {
+	return change.Options{
+		Set: set, MasterAddress: o.MasterAddress, ChaseWait: o.ChaseWait, DrainWait: o.DrainWait, PromoteWait: o.PromoteWait, Backoff: o.backoff(), Log: log,
 	}
 }
 

@@ -2,20 +2,13 @@ package role
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/services/storage/internal/epoch"
+	"github.com/tandemlog/tandem/services/storage/internal/role/feed"
 	"github.com/tandemlog/tandem/services/storage/internal/role/slave"
-)
-
-// Pace of the progress answers: not closer than progressGap, and at least every progressEvery when something is new.
-const (
-	progressGap   = 5 * time.Millisecond
-	progressEvery = time.Second
 )
 
 // ErrWrongCluster says that the caller is not of this node's set.
@@ -125,7 +118,7 @@ func (m *Manager) OnFollow(ctx context.Context, r epoch.FollowRequest, send func
 		case <-ctx.Done():
 		}
 	})
-	err = m.progress(ctx, a, send)
+	err = feed.Tell(ctx, m.log, a, send)
 	cancel(nil)
 	wg.Wait()
 	return err
@@ -194,50 +187,5 @@ func (m *Manager) release(ctx context.Context, f *follower) {
 			m.showSlaves()
 		}
 		return nil
-	})
-}
-
-// progress tells the slave Readable and the end as they grow, and at last why the link ends.
-func (m *Manager) progress(ctx context.Context, last epoch.FollowAnswer, send func(epoch.FollowAnswer) error) error {
-	gap := time.NewTimer(0)
-	defer gap.Stop()
-	for {
-		select {
-		case <-gap.C:
-		case <-ctx.Done():
-			return m.farewell(ctx, send)
-		}
-		err := m.log.Readable().WaitUntil(ctx, last.Readable+1, time.Now().Add(progressEvery))
-		if ctx.Err() != nil {
-			return m.farewell(ctx, send)
-		}
-		gap.Reset(progressGap)
-		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			gap.Reset(progressEvery) // the mark was closed: a cut, which ends this link, or a fault of the log
-			continue
-		}
-		now := epoch.FollowAnswer{
-			Action: epoch.ActionProgress, Readable: m.log.Readable().Load(), End: m.log.End(), First: m.log.FirstOffset(),
-			OpenMaster: last.OpenMaster,
-		}
-		if now.Readable == last.Readable && now.End == last.End {
-			continue
-		}
-		if err := send(now); err != nil {
-			return err
-		}
-		last = now
-	}
-}
-
-// farewell sends the revocation where the reason is this node's.
-func (m *Manager) farewell(ctx context.Context, send func(epoch.FollowAnswer) error) error {
-	cause := context.Cause(ctx)
-	if errdefs.As(cause) == nil {
-		return cause // the slave has gone
-	}
-	return send(epoch.FollowAnswer{
-		Action: epoch.ActionRevoke, Reason: slave.Reason(cause), Remedy: "none is needed: the slave asks again",
-		Readable: m.log.Readable().Load(), End: m.log.End(),
 	})
 }

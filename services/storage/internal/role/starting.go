@@ -13,7 +13,8 @@ import (
 // errCandidacy: what a decision was made on has changed since.
 var errCandidacy = errdefs.New(errdefs.Aborted, "CANDIDACY_ENDED", "another candidate or a put came in between")
 
-// starting is the work of a master that is not open: it returns when it has opened or stepped down.
+// starting is the work of a master that is not open, be it that it starts or that it is promoted: it returns when it has opened
+// or stepped down.
 func (m *Manager) starting(ctx context.Context) {
 	begun := time.Now()
 	pause := m.o.backoff()
@@ -25,7 +26,7 @@ func (m *Manager) starting(ctx context.Context) {
 		case ctx.Err() != nil || done:
 			return
 		case err != nil:
-			m.waits(slave.Reason(err), slave.Remedy(err))
+			m.notOpen(ctx, slave.Reason(err), slave.Remedy(err))
 			m.slog.Warn("opening failed", "error", err)
 		case again:
 			pause.Reset()
@@ -52,7 +53,7 @@ func (m *Manager) tryOpen(ctx context.Context, waited, diverged bool) (done, aga
 		}
 	}
 	r := m.set.Hear(ctx, epoch.Promise{})
-	s.Heard, s.Waited, s.Diverged = r.Heard, waited, diverged
+	s.Heard, s.Waited, s.Diverged = r.Heard, waited || s.Promote, diverged
 	d := epoch.DecideOpen(s)
 	if d.Action == epoch.OpenAsk {
 		if s.Asked, err = m.candidate(ctx, s.Lineage, d.Reign); err != nil {
@@ -77,7 +78,7 @@ func (m *Manager) tryOpen(ctx context.Context, waited, diverged bool) (done, aga
 		err := m.do(ctx, func() error { return m.stepDown(epoch.SteppedDown(m.lin), ErrSteppedDown) })
 		return err == nil, false, err
 	default:
-		m.waits(d.Reason, d.Remedy+r.Absent())
+		m.notOpen(ctx, d.Reason, d.Remedy+r.Absent())
 		return false, false, nil
 	}
 }
@@ -85,8 +86,11 @@ func (m *Manager) tryOpen(ctx context.Context, waited, diverged bool) (done, aga
 func (m *Manager) openState(ctx context.Context) (s epoch.OpenState, err error) {
 	err = m.do(ctx, func() error {
 		s = epoch.OpenState{
-			Lineage: m.lin, End: m.log.End(), First: m.log.FirstOffset(), Sync: m.lin.Role == epoch.RoleSyncMaster,
+			Lineage: m.lin, End: m.log.End(), First: m.log.FirstOffset(), FileSize: m.log.FileSize(), Sync: m.lin.Role == epoch.RoleSyncMaster,
 			N: m.set.N(), Required: m.o.Required, Clean: m.clean, Force: m.o.AllowDataLoss,
+		}
+		if m.order != nil {
+			s.Promote, s.Force = true, m.order.Force
 		}
 		return nil
 	})
@@ -167,4 +171,5 @@ func (m *Manager) opens() {
 	m.log.SetAhead(true)
 	m.metrics.changed(m.lin.Role)
 	m.setOpen(true, "", "")
+	m.settle(nil)
 }

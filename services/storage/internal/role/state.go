@@ -17,6 +17,10 @@ var (
 	ErrNewEpoch    = errdefs.New(errdefs.Aborted, "NEW_EPOCH", "a new epoch begins")
 	ErrPromised    = errdefs.New(errdefs.Aborted, "PROMISED", "a new master is about to open")
 	ErrReplaced    = errdefs.New(errdefs.Aborted, "REPLACED", "the node follows again")
+	// ErrDemoted ends the puts and links of a master that an operator has made a slave, ErrPromoting the link of a slave that is
+	// about to open.
+	ErrDemoted   = errdefs.New(errdefs.Aborted, "DEMOTED", "an operator has made this node a slave")
+	ErrPromoting = errdefs.New(errdefs.Aborted, "PROMOTING", "this node is being promoted")
 	// ErrStopping: the process ends.
 	ErrStopping = errdefs.New(errdefs.Unavailable, "STOPPED", "the storage is stopping")
 )
@@ -79,7 +83,14 @@ func (o owner) Show(change func(up *Upstream), master string) {
 
 // waits says why the node is not open.
 func (m *Manager) waits(reason, remedy string) {
-	m.update(func(s *State) { s.Reason, s.Remedy = reason, remedy })
+	changed := false
+	m.update(func(s *State) {
+		changed = s.Reason != reason
+		s.Reason, s.Remedy = reason, remedy
+	})
+	if changed {
+		m.slog.Warn("puts are refused", "reason", reason, "remedy", remedy)
+	}
 }
 
 // CheckOpen returns nil on an open master, else ErrNotMaster with reason, remedy and, where known, the master's address.
@@ -109,6 +120,10 @@ func (m *Manager) setOpen(open bool, reason, remedy string) {
 	m.gate.Lock()
 	defer m.gate.Unlock()
 	m.open = open
+	if m.hold != nil {
+		close(m.hold.over)
+		m.hold = nil
+	}
 	m.update(func(s *State) {
 		s.Open, s.Reason, s.Remedy = open, reason, remedy
 		if open {

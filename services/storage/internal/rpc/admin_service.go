@@ -27,14 +27,17 @@ type Flusher interface {
 type Admin struct {
 	storagev1.UnimplementedStorageAdminServiceServer
 
-	log     RawLog
-	flusher Flusher
-	status  func() *storagev1.StatusResponse
+	log       RawLog
+	flusher   Flusher
+	status    func() *storagev1.StatusResponse
+	operator  Operator
+	rollbacks Rollbacks
+	care      Care
 }
 
 // NewAdmin makes the service; status composes one Status answer.
-func NewAdmin(log RawLog, f Flusher, status func() *storagev1.StatusResponse) *Admin {
-	return &Admin{log: log, flusher: f, status: status}
+func NewAdmin(log RawLog, f Flusher, status func() *storagev1.StatusResponse, o Operator, r Rollbacks) *Admin {
+	return &Admin{log: log, flusher: f, status: status, operator: o, rollbacks: r}
 }
 
 // Status implements StorageAdminService.

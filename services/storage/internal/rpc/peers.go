@@ -25,6 +25,14 @@ func NewPeers(dial func(addr string) (*grpc.ClientConn, error)) *Peers {
 }
 
 func (p *Peers) client(addr string) (storagev1.ReplicationServiceClient, error) {
+	c, err := p.conn(addr)
+	if err != nil {
+		return nil, err
+	}
+	return storagev1.NewReplicationServiceClient(c), nil
+}
+
+func (p *Peers) conn(addr string) (*grpc.ClientConn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.conns[addr]
@@ -35,7 +43,7 @@ func (p *Peers) client(addr string) (storagev1.ReplicationServiceClient, error) 
 		}
 		p.conns[addr] = c
 	}
-	return storagev1.NewReplicationServiceClient(c), nil
+	return c, nil
 }
 
 // Close closes all connections.
@@ -104,4 +112,25 @@ func (p *Peers) RangeChecksum(ctx context.Context, addr string, from, to, stretc
 	}
 	resp, err := c.RangeChecksum(ctx, &storagev1.RangeChecksumRequest{FromOffset: from, ToOffset: to, StretchSize: stretch})
 	return resp.GetChecksums(), resp.GetToOffset(), err
+}
+
+// Drain has the master at addr hold its puts back until release is called or ctx ends.
+func (p *Peers) Drain(ctx context.Context, addr string, r epoch.DrainRequest) (end int64, release func(), err error) {
+	c, err := p.client(addr)
+	if err != nil {
+		return 0, nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	s, err := c.Drain(ctx, &storagev1.DrainRequest{
+		Cluster: r.Cluster, BrokerName: r.BrokerName, NodeId: r.NodeID, Epoch: r.Reign.Epoch, Id: uint64(r.Reign.ID),
+	})
+	var resp *storagev1.DrainResponse
+	if err == nil {
+		resp, err = s.Recv()
+	}
+	if err != nil {
+		cancel()
+		return 0, nil, err
+	}
+	return resp.GetEndOffset(), cancel, nil
 }

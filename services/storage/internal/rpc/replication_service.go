@@ -16,6 +16,8 @@ type Lineage interface {
 	// OnFollow calls send with the first answer and every later one, from one goroutine, until the link ends.
 	OnFollow(ctx context.Context, r epoch.FollowRequest, send func(epoch.FollowAnswer) error) error
 	OnRangeChecksum(ctx context.Context, from, to, stretch int64) ([]uint32, int64, error)
+	// OnDrain calls send once, when no put waits any more, and holds puts back until it returns.
+	OnDrain(ctx context.Context, r epoch.DrainRequest, send func(end int64) error) error
 }
 
 // Replication implements ReplicationService.
@@ -61,4 +63,12 @@ func (s *Replication) RangeChecksum(ctx context.Context, req *storagev1.RangeChe
 		return nil, err
 	}
 	return &storagev1.RangeChecksumResponse{Checksums: sums, ToOffset: to}, nil
+}
+
+// Drain implements ReplicationService.
+func (s *Replication) Drain(req *storagev1.DrainRequest, stream grpc.ServerStreamingServer[storagev1.DrainResponse]) error {
+	return s.lineage.OnDrain(stream.Context(), epoch.DrainRequest{
+		Cluster: req.GetCluster(), BrokerName: req.GetBrokerName(), NodeID: req.GetNodeId(),
+		Reign: epoch.Promise{Epoch: req.GetEpoch(), ID: epoch.ID(req.GetId())},
+	}, func(end int64) error { return stream.Send(&storagev1.DrainResponse{EndOffset: end}) })
 }

@@ -292,7 +292,7 @@ func TestChecksum(t *testing.T) {
 	for i := range log {
 		log[i] = byte(i * 7)
 	}
-	s := rpc.NewAdmin(log, nil, nil)
+	s := rpc.NewAdmin(log, nil, nil, nil, nil)
 	resp, err := s.Checksum(t.Context(), &storagev1.ChecksumRequest{FromOffset: 5, StretchSize: 4096})
 	if err != nil || resp.GetToOffset() != 20000 || len(resp.GetChecksums()) != 5 {
 		t.Fatalf("%v, %v", resp, err)
@@ -323,6 +323,10 @@ type lineage struct {
 func (l *lineage) OnPromise(_ context.Context, r epoch.PromiseRequest) (epoch.Heard, error) {
 	l.promise = r
 	return l.heard, nil
+}
+
+func (l *lineage) OnDrain(_ context.Context, _ epoch.DrainRequest, send func(int64) error) error {
+	return send(l.heard.End)
 }
 
 func (l *lineage) OnFollow(_ context.Context, r epoch.FollowRequest, send func(epoch.FollowAnswer) error) error {

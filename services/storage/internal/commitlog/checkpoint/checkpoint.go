@@ -114,7 +114,7 @@ func (c *File) SetFlushed(end, stamp int64) {
 	c.store(ours, oursWord)
 	c.store(flushed, end)
 	c.store(witness, c.load(Physic))
-	binary.BigEndian.PutUint32(c.buf[sum:], crc32.Checksum(c.buf[ours:sum], castagnoli))
+	binary.BigEndian.PutUint32(c.buf[sum:], checksum(c.buf[:]))
 }
 
 // Flushed returns the offset below which the log was durable; false when a broker has used the folder since.
@@ -122,7 +122,7 @@ func (c *File) Flushed() (int64, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	valid := c.load(ours) == oursWord && c.load(witness) == c.load(Physic) &&
-		binary.BigEndian.Uint32(c.buf[sum:]) == crc32.Checksum(c.buf[ours:sum], castagnoli)
+		binary.BigEndian.Uint32(c.buf[sum:]) == checksum(c.buf[:])
 	return c.load(flushed), valid
 }
 
@@ -175,3 +175,5 @@ func (c *File) Close() error {
 	}
 	return nil
 }
+
+func checksum(buf []byte) uint32 { return crc32.Checksum(buf[ours:sum], castagnoli) }

@@ -79,7 +79,7 @@ func Pending(fsys vfs.FS, root string) (*Cut, error) {
 // Apply carries c out. It may be repeated after a crash at any point of it, and is durable when it returns.
 func Apply(fsys vfs.FS, root string, q *mappedfile.Queue, c Cut) error {
 	if c.Keep != "" {
-		if err := moveAway(fsys, filepath.Join(root, rollbackDir, c.Keep), q, c); err != nil {
+		if err := moveAway(fsys, filepath.Join(root, Dir, c.Keep), q, c); err != nil {
 			return err
 		}
 	}

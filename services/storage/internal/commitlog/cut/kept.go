@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	rollbackDir = "rollback"
-	copyPiece   = 1 << 20
+	Dir       = "rollback"
+	copyPiece = 1 << 20
 )
 
 // Kept is a range of a log that was cut, kept in rollback/<Name>: files named by the offset of their first byte.
@@ -60,7 +60,7 @@ func Room(fsys vfs.FS, root string, k Kept, limit int64) error {
 
 // Keep copies, durably, what Apply cannot move into the range's folder: the part of a file whose beginning stays.
 func Keep(fsys vfs.FS, root string, q *mappedfile.Queue, k Kept) error {
-	dir := filepath.Join(root, rollbackDir, k.Name)
+	dir := filepath.Join(root, Dir, k.Name)
 	if err := copyPart(fsys, dir, q, k); err != nil {
 		return fmt.Errorf("keep [%d, %d): %w", k.From, k.To, errors.Join(err, fsys.RemoveAll(dir)))
 	}
@@ -152,7 +152,7 @@ func shorten(fsys vfs.FS, name string, size int64) error {
 
 // List lists what was kept in the folder of a storage, by name.
 func List(fsys vfs.FS, root string) ([]Kept, error) {
-	infos, err := fsys.ReadDir(filepath.Join(root, rollbackDir))
+	infos, err := fsys.ReadDir(filepath.Join(root, Dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -191,7 +191,7 @@ func parseKept(name string) (Kept, bool) {
 
 // measure counts the bytes on disk and finds out whether the files join to the range.
 func (k *Kept) measure(fsys vfs.FS, root string) error {
-	infos, err := fsys.ReadDir(filepath.Join(root, rollbackDir, k.Name))
+	infos, err := fsys.ReadDir(filepath.Join(root, Dir, k.Name))
 	if err != nil {
 		return fmt.Errorf("list rollback: %w", err)
 	}

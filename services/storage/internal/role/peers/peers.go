@@ -23,6 +23,8 @@ type Peers interface {
 	Promise(ctx context.Context, addr string, p epoch.PromiseRequest) (epoch.Heard, error)
 	Follow(ctx context.Context, addr string, r epoch.FollowRequest) (FollowStream, error)
 	RangeChecksum(ctx context.Context, addr string, from, to, stretch int64) (sums []uint32, upTo int64, err error)
+	// Drain returns the end of the master's log, which holds its puts back until release is called or ctx ends.
+	Drain(ctx context.Context, addr string, r epoch.DrainRequest) (end int64, release func(), err error)
 }
 
 // Set is the nodes of ha.peers as one of them sees it.
@@ -81,13 +83,28 @@ func (s Set) Hear(ctx context.Context, reign epoch.Promise) Round {
 
 // OpenMaster returns the address of the open master with the newest reign, "" when none was heard.
 func (r Round) OpenMaster() string {
-	best, addr := epoch.Promise{}, ""
+	if i := r.openMaster(); i >= 0 {
+		return r.From[i]
+	}
+	return ""
+}
+
+// OpenMasterEnd returns its end, bytes.
+func (r Round) OpenMasterEnd() int64 {
+	if i := r.openMaster(); i >= 0 {
+		return r.Heard[i].End
+	}
+	return 0
+}
+
+func (r Round) openMaster() int {
+	best := -1
 	for i, h := range r.Heard {
-		if k := h.Known(); h.OpenMaster && (addr == "" || k.Epoch > best.Epoch) {
-			best, addr = k, r.From[i]
+		if h.OpenMaster && (best < 0 || h.Known().Epoch > r.Heard[best].Known().Epoch) {
+			best = i
 		}
 	}
-	return addr
+	return best
 }
 
 // Absent says who did not answer, for the end of a remedy.

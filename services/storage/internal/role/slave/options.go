@@ -29,6 +29,8 @@ type Log interface {
 	sums.Log
 	Written() *watermark.Mark
 	FileSize() int64
+	// RecordStart returns the last log offset at or below offset at which a record begins or the last one ends.
+	RecordStart(offset int64) (int64, error)
 	SetReadable(n int64)
 	FlushNow(ctx context.Context) (int64, error)
 	// MarkWhole: the node lacks nothing any more that a crash of the machine took.

@@ -15,6 +15,9 @@ import (
 // reasonRollbackFull is the reason of the log's error when a range does not fit into the rollback folder.
 const reasonRollbackFull = epoch.ReasonRollbackFull
 
+// reasonUnrelated: a slave whose log is somebody else's.
+const reasonUnrelated = "UNRELATED_LOG"
+
 // refusal is an upstream's REFUSE or REVOKE, or a slave's own word against an answer.
 type refusal struct{ err *errdefs.Error }
 
@@ -27,21 +30,32 @@ func refusalOf(reason, remedy string) error {
 
 // Reason returns a word for Status for any error.
 func Reason(err error) string {
-	if r := errdefs.ReasonOf(err); r != "" {
-		return r
+	if e := telling(err); e != nil && e.Reason != "" {
+		return e.Reason
 	}
 	return "UNREACHABLE"
 }
 
 // Remedy returns what an operator can do about err, else what it says.
 func Remedy(err error) string {
-	if e := errdefs.As(err); e != nil && e.Remedy != "" {
+	if e := telling(err); e != nil && e.Remedy != "" {
 		return e.Remedy
 	}
 	if err == nil {
 		return ""
 	}
 	return err.Error()
+}
+
+// telling returns the error that an operator has to know: a full disk below whatever it led to, else the outermost.
+func telling(err error) *errdefs.Error {
+	first := errdefs.As(err)
+	for e := first; e != nil; e = errdefs.As(e.Cause) {
+		if e.Class == errdefs.ResourceExhausted {
+			return e
+		}
+	}
+	return first
 }
 
 // session is one Follow to its end: ask, compare where the histories have no epochs in common, do what the answer asks for, and
@@ -166,10 +180,21 @@ func (s *Slave) compare(ctx context.Context, addr string, p epoch.Plan) (int64, 
 		return 0, err
 	}
 	s.slog.Info("logs compared", "upstream", addr, "equal_to", equal)
-	if equal <= p.CompareFrom {
-		return epoch.NothingEqual, nil
+	if equal == p.CompareTo {
+		return equal, nil
 	}
-	return equal, nil
+	// Records that differ have leading bytes in common: the logs part where the record begins.
+	if equal, err = s.log.RecordStart(equal); err != nil {
+		return 0, err
+	}
+	if equal > p.CompareFrom {
+		return equal, nil
+	}
+	if !s.o.AllowDataLoss {
+		return 0, refusalOf(reasonUnrelated, "not one record is the same: this folder belongs to another log. Start in an empty folder, "+
+			"or set allowDataLoss to replace what is here")
+	}
+	return epoch.NothingEqual, nil
 }
 
 func (s *Slave) cut(p epoch.Plan) error {

@@ -1,6 +1,7 @@
 package slave
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -17,6 +18,7 @@ const lasting = 10 * time.Second
 // Run finds an upstream, follows it, and begins again, until ctx ends.
 func (s *Slave) Run(ctx context.Context) {
 	pause := s.o.Backoff
+	last := ""
 	for {
 		begun := time.Now()
 		err := s.followOnce(ctx)
@@ -28,7 +30,11 @@ func (s *Slave) Run(ctx context.Context) {
 		if s.owner.Unlink(ctx) != nil {
 			return
 		}
-		s.slog.Info("link to upstream ended", "error", err)
+		// What keeps the link away is told once, not at every try.
+		if reason := cmp.Or(errdefs.ReasonOf(err), err.Error()); reason != last || time.Since(begun) > lasting {
+			s.slog.Warn("no link to the upstream", "error", err)
+			last = reason
+		}
 		if time.Since(begun) > lasting {
 			pause.Reset()
 		}

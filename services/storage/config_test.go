@@ -1,0 +1,77 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/testkit"
+)
+
+// sources are the places that -print-config adds to values from a file.
+var sources = regexp.MustCompile(`  # \S+:\d+\n`)
+
+// TestTheExampleHasEveryKey: deploy/config/storage.yaml is what -print-config says, and loads as that.
+func TestTheExampleHasEveryKey(t *testing.T) {
+	name := filepath.Join(testkit.ModuleRoot(t), "deploy", "config", "storage.yaml")
+	file, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for line := range strings.Lines(string(file)) {
+		if !strings.HasPrefix(line, "#") {
+			keys = append(keys, line)
+		}
+	}
+	n := alone(t)
+	for _, args := range [][]string{{"-print-config"}, {"-print-config", "-config", name}} {
+		var out bytes.Buffer
+		cmd := exec.Command(os.Args[0], args...)
+		cmd.Env, cmd.Stdout = append(os.Environ(), childVar+"=1"), &out
+		n.fork(cmd)
+		if err := cmd.Wait(); err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+		if got := sources.ReplaceAllString(out.String(), "\n"); got != strings.Join(keys, "") {
+			t.Errorf("%v prints something else than the file:\n%s", args, got)
+		}
+	}
+}
+
+func TestConfigNamesTheKey(t *testing.T) {
+	for key, change := range map[string]func(*Config){
+		"brokerRole":              func(c *Config) { c.BrokerRole = "BOSS" },
+		"brokerId":                func(c *Config) { c.BrokerID = -1 },
+		"listen":                  func(c *Config) { c.Listen = "127.0.0.1:99999" },
+		"haListen":                func(c *Config) { c.HAListen = c.Listen },
+		"brokerIP1":               func(c *Config) { c.BrokerIP1 = "here" },
+		"flushDiskType":           func(c *Config) { c.FlushDiskType = "SOMETIMES" },
+		"messageDelayLevel":       func(c *Config) { c.MessageDelayLevel = "1x" },
+		"mappedFileSizeCommitLog": func(c *Config) { c.MappedFileSizeCommitLog = 1 << 20 },
+		"haHousekeepingInterval":  func(c *Config) { c.HAHousekeepingInterval = c.HASendHeartbeatInterval },
+		"slaveTimeout":            func(c *Config) { c.SlaveTimeout = 0 },
+		"ha.peers":                func(c *Config) { c.HA.Peers = []string{"other:10911", "third:10911"} },
+		"ha.peers[1]":             func(c *Config) { c.HA.Peers = []string{c.Listen, c.Listen} },
+		"ha.required":             func(c *Config) { c.HA.Required = 2; c.HA.Peers = []string{c.Listen, "b:1"} },
+		"ha.legacyPeers[0]":       func(c *Config) { c.HA.LegacyPeers = []string{"name"} },
+		"master.address":          func(c *Config) { c.BrokerRole = slave; c.HA.Peers = []string{c.Listen}; c.Master.Legacy = true },
+		"tls.certFile":            func(c *Config) { c.TLS.CertFile, c.TLS.KeyFile = "/missing", "/missing" },
+		"tls":                     func(c *Config) { c.TLS.CertFile = "/missing" },
+	} {
+		c := defaultConfig()
+		change(c)
+		e := errdefs.As(c.Validate())
+		if e == nil || e.Class != errdefs.InvalidArgument || !strings.HasPrefix(e.Field, strings.TrimSuffix(key, "File")) {
+			t.Errorf("%s: %v", key, e)
+		}
+	}
+	if err := defaultConfig().Validate(); err != nil {
+		t.Errorf("the defaults: %v", err)
+	}
+}

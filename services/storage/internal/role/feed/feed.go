@@ -1,0 +1,70 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/watermark"
+	"github.com/tandemlog/tandem/services/storage/internal/epoch"
+)
+
+// Pace of the answers: not closer than gapLeast, and at least every gapMost when something is new.
+const (
+	gapLeast = 5 * time.Millisecond
+	gapMost  = time.Second
+)
+
+// Log is the log that the slave follows. A cut closes Readable and makes a new one.
+type Log interface {
+	Readable() *watermark.Mark
+	End() int64
+	FirstOffset() int64
+}
+
+// Tell sends Readable and the end as they grow, and at last, where ctx ends with a reason of this node, that reason. last is the
+// first answer. send is called from this goroutine only.
+func Tell(ctx context.Context, log Log, last epoch.FollowAnswer, send func(epoch.FollowAnswer) error) error {
+	gap := time.NewTimer(0)
+	defer gap.Stop()
+	for {
+		select {
+		case <-gap.C:
+		case <-ctx.Done():
+			return farewell(ctx, log, send)
+		}
+		err := log.Readable().WaitUntil(ctx, last.Readable+1, time.Now().Add(gapMost))
+		if ctx.Err() != nil {
+			return farewell(ctx, log, send)
+		}
+		gap.Reset(gapLeast)
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			gap.Reset(gapMost) // the mark was closed: a cut, which ends this link, or a fault of the log
+			continue
+		}
+		now := epoch.FollowAnswer{
+			Action: epoch.ActionProgress, Readable: log.Readable().Load(), End: log.End(), First: log.FirstOffset(),
+			OpenMaster: last.OpenMaster,
+		}
+		if now.Readable == last.Readable && now.End == last.End {
+			continue
+		}
+		if err := send(now); err != nil {
+			return err
+		}
+		last = now
+	}
+}
+
+// farewell sends the revocation where the reason is this node's.
+func farewell(ctx context.Context, log Log, send func(epoch.FollowAnswer) error) error {
+	cause := context.Cause(ctx)
+	if errdefs.As(cause) == nil {
+		return cause // the slave has gone
+	}
+	return send(epoch.FollowAnswer{
+		Action: epoch.ActionRevoke, Reason: errdefs.ReasonOf(cause), Remedy: "none is needed: the slave asks again",
+		Readable: log.Readable().Load(), End: log.End(),
+	})
+}
