@@ -35,6 +35,12 @@ demo: build ## The main job, start to end: a RocketMQ store replicated to two sl
 interop: build ## Tandem beside the real RocketMQ 5.3.3 and 4.9.7, in both directions (Java 17, Maven; about 4 minutes).
 	@go run ./deploy/e2e/interop -bin $(BIN)
 
+ROUNDS ?= 20
+
+.PHONY: torture
+torture: build ## Whole nodes killed, frozen, cut off and promoted under load; histories checked (ROUNDS=20 SEED=n).
+	@go run ./deploy/e2e/torture -bin $(BIN) -rounds $(ROUNDS) -seed $(or $(SEED),0)
+
 .PHONY: test
 test: ## All tests, with the race detector and, where mapped memory matters, without.
 	go test -race -shuffle=on -timeout 9m $(PKGS)

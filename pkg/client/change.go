@@ -7,6 +7,7 @@ import (
 
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
 	"github.com/tandemlog/tandem/pkg/client/internal/nodes"
+	"github.com/tandemlog/tandem/pkg/client/internal/watchdog"
 	"github.com/tandemlog/tandem/pkg/errdefs"
 )
 
@@ -98,16 +99,16 @@ func (a *Admin) CopyRollback(ctx context.Context, name string, w io.Writer) (wri
 }
 
 func (a *Admin) readRollback(ctx context.Context, req *storagev1.ReadRollbackRequest, f func(*storagev1.ReadRollbackResponse) error) error {
-	ctx, dog := newWatchdog(ctx, a.c.o.Timeout)
-	defer dog.end()
+	ctx, dog := watchdog.New(ctx, a.c.o.Timeout, ErrStalled)
+	defer dog.End()
 	stream, err := a.n.Admin.ReadRollback(ctx, req)
 	for err == nil {
-		dog.start()
+		dog.Start()
 		var resp *storagev1.ReadRollbackResponse
 		if resp, err = stream.Recv(); err != nil {
 			break
 		}
-		dog.rest()
+		dog.Rest()
 		if fErr := f(resp); fErr != nil {
 			return fErr
 		}
@@ -115,5 +116,5 @@ func (a *Admin) readRollback(ctx context.Context, req *storagev1.ReadRollbackReq
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
-	return nodes.Explain(dog.cause(err), a.n.Addr)
+	return nodes.Explain(dog.Cause(err), a.n.Addr)
 }

@@ -8,6 +8,7 @@ import (
 
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
 	"github.com/tandemlog/tandem/pkg/client/internal/nodes"
+	"github.com/tandemlog/tandem/pkg/client/internal/watchdog"
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/grpcx"
 )
@@ -16,7 +17,7 @@ import (
 type session struct {
 	s       *Sender
 	stream  storagev1.MessageService_PutStreamClient
-	dog     *watchdog
+	dog     *watchdog.Dog
 	started uint64 // sequence on the stream of the next request
 	last    uint64 // the one of the last request
 	settled uint64 // messages of this stream that have been answered
@@ -26,11 +27,11 @@ type session struct {
 // session carries one stream from its opening to its end and settles what was on it. progress says whether anything was
 // stored. The error is nil when the work was done.
 func (s *Sender) session(ctx context.Context, n *nodes.Node) (progress bool, err error) {
-	ctx, dog := newWatchdog(ctx, s.p.c.o.Timeout+s.p.o.SlaveTimeout)
-	defer dog.end()
+	ctx, dog := watchdog.New(ctx, s.p.c.o.Timeout+s.p.o.SlaveTimeout, ErrStalled)
+	defer dog.End()
 	stream, err := n.Msg.PutStream(ctx)
 	if err != nil {
-		return false, nodes.Explain(dog.cause(err), n.Addr)
+		return false, nodes.Explain(dog.Cause(err), n.Addr)
 	}
 	ss := &session{s: s, stream: stream, dog: dog, started: 1}
 	wrote := make(chan struct{})
@@ -39,9 +40,9 @@ func (s *Sender) session(ctx context.Context, n *nodes.Node) (progress bool, err
 		ss.write(ctx)
 	}()
 	progress, err = ss.read(n)
-	dog.end()
+	dog.End()
 	<-wrote
-	return progress, ss.settle(nodes.Explain(dog.cause(err), n.Addr))
+	return progress, ss.settle(nodes.Explain(dog.Cause(err), n.Addr))
 }
 
 // write sends requests until there is nothing more to send or the stream fails; why it fails is found by read.
@@ -102,7 +103,7 @@ func (ss *session) request(waiting []*pending) *storagev1.PutStreamRequest {
 	ss.last = ss.started
 	ss.started += uint64(n)
 	if s.sent == 0 {
-		ss.dog.start()
+		ss.dog.Start()
 	}
 	s.sent += n
 	return req
@@ -156,9 +157,9 @@ func (ss *session) answer(resp *storagev1.PutStreamResponse) (progress bool, err
 	}
 	front := s.takeFront(final)
 	if s.sent > ss.heldBack() {
-		ss.dog.start()
+		ss.dog.Start()
 	} else {
-		ss.dog.rest()
+		ss.dog.Rest()
 	}
 	s.mu.Unlock()
 	s.report(front, func(e *pending) Outcome { return Outcome{Result: e.result} })

@@ -37,17 +37,6 @@ const (
 	Backup
 )
 
-// String returns the source in words.
-func (s Source) String() string {
-	switch s {
-	case Main:
-		return "main"
-	case Backup:
-		return "backup"
-	}
-	return "none"
-}
-
 // WriteFile replaces name with data. The directory must exist.
 func WriteFile(fsys vfs.FS, name string, data []byte) error {
 	if err := replace(fsys, name, data); err != nil {

@@ -118,7 +118,7 @@ func (p *printer) finding(f check.Finding) error {
 func (p *printer) report(dir string, r folder.Report, took time.Duration) error {
 	if p.json {
 		return json.NewEncoder(p.out).Encode(struct {
-			Folder string       `json:"folder"`
+			Folder string        `json:"folder"`
 			Report folder.Report `json:"report"`
 		}{dir, r})
 	}

@@ -346,8 +346,7 @@ func TestARepairTakesOnlyItsOwnHistory(t *testing.T) {
 		n.awaitEnd(master.end64())
 	}
 	before := must1(t)(sick.scrub(&storagev1.ScrubRequest{}))
-	short := newNode(t, 8, slave, func(c *Config) { c.HA.Peers = []string{master.cfg.Listen}; c.Master.Address = freeAddr(t) })
-	short.cfg.HA.Peers = append(short.cfg.HA.Peers, short.cfg.Listen)
+	short := newNode(t, 8, slave, func(c *Config) { c.Master.Address = freeAddr(t) }) // nobody is there
 	short.start()
 	for name, c := range map[string]struct {
 		source *node

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
 	"github.com/tandemlog/tandem/pkg/client"
 )
 
@@ -73,16 +74,21 @@ func (a *app) repair(ctx context.Context, f *repairFlags, n *client.Admin) error
 		return err
 	}
 	p := a.scrubProgress(f.progress)
-	sum, err := n.Repair(ctx, client.RepairRequest{
-		Source: f.source, From: from, To: to, DryRun: f.dryRun, BytesPerSecond: f.rate, Progress: p.scrub,
-		Found: func(d *client.Damage) error {
-			p.clear()
-			return a.printDamage(d)
-		},
-		Done: func(r *client.RepairedRange) error {
-			p.clear()
-			return a.printRepaired(r, f.dryRun)
-		},
+	var sum *storagev1.RepairSummary
+	req := &storagev1.RepairRequest{Source: f.source, FromOffset: from, ToOffset: to, DryRun: f.dryRun, BytesPerSecond: f.rate}
+	err = n.Repair(ctx, req, func(r *storagev1.RepairResponse) error {
+		if r.GetProgress() != nil {
+			p.scrub(r.GetProgress())
+			return nil
+		}
+		p.clear()
+		if r.GetRange() != nil {
+			return a.printRepaired(r.GetRange(), f.dryRun)
+		}
+		if sum = r.GetSummary(); sum != nil || r.GetDamage() == nil {
+			return nil
+		}
+		return a.printDamage(r.GetDamage())
 	})
 	p.clear()
 	if err != nil {
@@ -97,7 +103,7 @@ func (a *app) repair(ctx context.Context, f *repairFlags, n *client.Admin) error
 	return nil
 }
 
-func (a *app) printRepaired(r *client.RepairedRange, dryRun bool) error {
+func (a *app) printRepaired(r *storagev1.RepairedRange, dryRun bool) error {
 	if a.json() {
 		return printProto(a.out, r)
 	}
@@ -118,7 +124,7 @@ func (a *app) printRepaired(r *client.RepairedRange, dryRun bool) error {
 	return nil
 }
 
-func (a *app) printRepair(sum *client.RepairSummary, dryRun bool) error {
+func (a *app) printRepair(sum *storagev1.RepairSummary, dryRun bool) error {
 	if a.json() {
 		return printProto(a.out, sum)
 	}

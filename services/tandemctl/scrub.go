@@ -57,12 +57,18 @@ func (a *app) scrub(ctx context.Context, f *scrubFlags, n *client.Admin) error {
 		return err
 	}
 	p := a.scrubProgress(f.progress)
-	sum, err := n.Scrub(ctx, client.ScrubRequest{
-		From: f.from, To: f.to, BytesPerSecond: f.rate, Progress: p.scrub,
-		Found: func(d *client.Damage) error {
-			p.clear()
-			return a.printDamage(d)
-		},
+	var sum *storagev1.ScrubSummary
+	req := &storagev1.ScrubRequest{FromOffset: f.from, ToOffset: f.to, BytesPerSecond: f.rate}
+	err := n.Scrub(ctx, req, func(r *storagev1.ScrubResponse) error {
+		if r.GetProgress() != nil {
+			p.scrub(r.GetProgress())
+			return nil
+		}
+		p.clear()
+		if sum = r.GetSummary(); sum != nil || r.GetDamage() == nil {
+			return nil
+		}
+		return a.printDamage(r.GetDamage())
 	})
 	p.clear()
 	if err != nil {
@@ -86,7 +92,7 @@ func (a *app) scrub(ctx context.Context, f *scrubFlags, n *client.Admin) error {
 	return errReported
 }
 
-func (a *app) printDamage(d *client.Damage) error {
+func (a *app) printDamage(d *storagev1.Damage) error {
 	if a.json() {
 		return printProto(a.out, d)
 	}
@@ -105,7 +111,7 @@ func (a *app) scrubProgress(always bool) *progress {
 }
 
 // scrub shows how far a scrub is.
-func (p *progress) scrub(s *client.ScrubProgress) {
+func (p *progress) scrub(s *storagev1.ScrubProgress) {
 	if p.began.IsZero() {
 		p.start(s.GetOffset(), s.GetToOffset())
 	}

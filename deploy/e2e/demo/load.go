@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,7 +20,7 @@ type ledger struct {
 	mu       sync.Mutex
 	statuses map[string]int
 	ok       map[int]*storagev1.PutResult // PUT_OK, by number
-	unknown  map[int]bool                 // the call failed: the message may be there or not
+	unknown  map[int]bool                 // not answered PUT_OK: the message may be there or not
 }
 
 func newLedger() *ledger {
@@ -61,7 +60,7 @@ func (l *ledger) takeStatuses() string {
 		}
 		delete(l.statuses, k)
 	}
-	for k, n := range maps.All(l.statuses) {
+	for k, n := range l.statuses {
 		out = append(out, fmt.Sprintf("%s %d", k, n))
 	}
 	clear(l.statuses)

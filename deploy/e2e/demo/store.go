@@ -62,25 +62,6 @@ func writeFile(name string, r io.Reader) error {
 	return errors.Join(err, f.Close())
 }
 
-// copyTree copies the files of a folder.
-func copyTree(from, to string) error {
-	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		rel, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer f.Close() //nolint:errcheck // read only
-		return writeFile(filepath.Join(to, rel), f)
-	})
-}
-
 // logBytes joins the files of a commitlog folder up to end.
 func logBytes(store string, end int64) ([]byte, error) {
 	files, err := os.ReadDir(filepath.Join(store, "commitlog"))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -22,7 +23,7 @@ type story struct {
 
 func (s *story) takeOver(ctx context.Context) error {
 	dir := s.cluster.folder("master")
-	if err := copyTree(filepath.Join(s.golden, "master"), dir); err != nil {
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(s.golden, "master"))); err != nil {
 		return err
 	}
 	for _, n := range s.cluster.names {
@@ -67,7 +68,7 @@ func (s *story) transfer(ctx context.Context) error {
 	return nil
 }
 
-// phases of a kill: how long the load runs before and during an absence.
+// phase is how long the load runs before, during and after an absence.
 const phase = time.Second
 
 func (s *story) killSlaves(ctx context.Context) error {
@@ -180,7 +181,7 @@ func (s *story) readFromSlave(ctx context.Context) error {
 			return fmt.Errorf("slave2 shows message %d, which nobody sent", n)
 		}
 	}
-	say("%d acknowledged, all there; %d more whose put got no answer in time", len(s.sent.ok), len(seen)-len(s.sent.ok))
+	say("%d acknowledged, all there; %d more that were not answered PUT_OK", len(s.sent.ok), len(seen)-len(s.sent.ok))
 	return nil
 }
 

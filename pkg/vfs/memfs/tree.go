@@ -393,8 +393,7 @@ func (f *FS) Lock(name string) (io.Closer, error) { return f.lock(name, os.O_RDW
 // LockShared implements vfs.FS.
 func (f *FS) LockShared(name string) (io.Closer, error) { return f.lock(name, os.O_RDONLY, true) }
 
-// exclusive is what FS.locked has of a file with the exclusive lock; others have the number of shared ones.
-const exclusive = -1
+const exclusive = -1 // in FS.locked; others have the number of shared locks
 
 func (f *FS) lock(name string, flag int, shared bool) (io.Closer, error) {
 	h, err := f.OpenFile(name, flag, 0o644)
@@ -403,13 +402,10 @@ func (f *FS) lock(name string, flag int, shared bool) (io.Closer, error) {
 	}
 	file := h.(*handle).file //nolint:errcheck,forcetypeassert // OpenFile of this FS
 	f.mu.Lock()
-	n := f.locked[file]
-	taken := n == exclusive || n > 0 && !shared
-	switch {
-	case taken:
-	case shared:
-		f.locked[file] = n + 1
-	default:
+	taken := f.locked[file] == exclusive || f.locked[file] > 0 && !shared
+	if !taken && shared {
+		f.locked[file]++
+	} else if !taken {
 		f.locked[file] = exclusive
 	}
 	f.mu.Unlock()
@@ -431,9 +427,7 @@ func (l *lock) Close() error {
 		return fs.ErrClosed
 	}
 	l.fs.mu.Lock()
-	if n := l.fs.locked[l.file]; n > 1 {
-		l.fs.locked[l.file] = n - 1
-	} else {
+	if l.fs.locked[l.file]--; l.fs.locked[l.file] <= 0 {
 		delete(l.fs.locked, l.file)
 	}
 	l.fs.mu.Unlock()

@@ -129,11 +129,11 @@ func (l *Log) Err() error {
 
 // fail ends the log: nobody who waits is told that anything is there or durable, and nothing more is taken.
 func (l *Log) fail(cause error) error {
-	err := error(ErrFaulted.Wrap(cause))
-	if l.fault.CompareAndSwap(nil, &err) {
+	fault := error(ErrFaulted.Wrap(cause))
+	if l.fault.CompareAndSwap(nil, &fault) {
 		close(l.faulted)
 	}
-	err = l.Err()
+	err := l.Err()
 	l.marks.Load().close(err)
 	return err
 }

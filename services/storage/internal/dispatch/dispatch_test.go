@@ -314,7 +314,7 @@ func TestT10_RotInTheMiddleIsPassedOver(t *testing.T) {
 				if d.Dispatched().Load() != l.end() {
 					t.Fatalf("dispatched %d of %d: %q", d.Dispatched().Load(), l.end(), log.all)
 				}
-				if n := log.count("bad record in the log; run verify against a replica"); n != 1 {
+				if n := log.count("bad record in the log; scrub this node and repair it from another"); n != 1 {
 					t.Errorf("reported %d times: %q", n, log.all)
 				}
 				for i, o := range offsets {

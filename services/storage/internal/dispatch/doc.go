@@ -1,4 +1,4 @@
-// Package dispatch follows the log's Readable mark and builds what is derived from the log: today the consume queues.
+// Package dispatch follows the log's Readable mark and builds what is derived from the log: the consume queues.
 //
 //	log ~> Readable                    Gather            Commit
 //	  [ whole | whole | half.. ] ---- per message ---> ---- per stretch ---> queues ~> Dispatched

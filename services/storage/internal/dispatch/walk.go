@@ -248,7 +248,7 @@ func (d *Dispatcher) passBad(to int64, cause error) (need int64, err error) {
 			cause = errors.New("no record, only zeros")
 		}
 		if d.bad.news {
-			d.o.Log.Error("bad record in the log; run verify against a replica",
+			d.o.Log.Error("bad record in the log; scrub this node and repair it from another",
 				slog.Int64("offset", d.pos), slog.Any("error", cause))
 		}
 	}

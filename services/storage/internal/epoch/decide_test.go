@@ -41,11 +41,11 @@ func TestPart(t *testing.T) {
 func TestRank(t *testing.T) {
 	l := List{{1, 0, 1}, {2, 700, 2}, {4, 900, 4}}
 	for end, want := range map[int64]Rank{0: {1, 0}, 699: {1, 699}, 700: {2, 700}, 899: {2, 899}, 900: {4, 900}, 5000: {4, 5000}} {
-		if got := RankOf(l, end); got != want {
+		if got := law(0).rank(l, end); got != want {
 			t.Errorf("end %d: %v, want %v", end, got, want)
 		}
 	}
-	if RankOf(nil, 50) != (Rank{0, 50}) || !Less(Rank{1, 900}, Rank{2, 0}) || !Less(Rank{2, 1}, Rank{2, 2}) || Less(Rank{2, 2}, Rank{2, 2}) {
+	if law(0).rank(nil, 50) != (Rank{0, 50}) || !Less(Rank{1, 900}, Rank{2, 0}) || !Less(Rank{2, 1}, Rank{2, 2}) || Less(Rank{2, 2}, Rank{2, 2}) {
 		t.Error("ranks are not ordered by epoch, then end")
 	}
 }
@@ -59,7 +59,7 @@ func TestAppendEpoch(t *testing.T) {
 		701:  {{1, 0, 1}, {2, 700, 2}, {5, 701, 5}},
 		1000: {{1, 0, 1}, {2, 700, 2}, {3, 900, 3}, {5, 1000, 5}},
 	} {
-		if got := AppendEpoch(l, end, p); !slices.Equal(got, want) || got.Check() != nil {
+		if got := law(0).appendEpoch(l, end, p); !slices.Equal(got, want) || got.Check() != nil {
 			t.Errorf("end %d: %v, want %v", end, got, want)
 		}
 	}

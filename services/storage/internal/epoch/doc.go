@@ -11,7 +11,7 @@
 //
 // Two histories agree as far as their entries are equal in all three parts, and part at the nearer end of the last common
 // epoch (Part). History that RocketMQ wrote is epoch 0, is in no list and has no identity: it is compared by checksums
-// (Compare). A log's rank is the highest epoch whose start it has reached, then its length (RankOf).
+// (Compare). A log's rank is the highest epoch whose start it has reached, then its length (Rank).
 //
 //	         hears N - required whole nodes, none above,
 //	         the best-ranked log its own

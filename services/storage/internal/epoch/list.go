@@ -82,9 +82,7 @@ func Part(a List, aEnd int64, b List, bEnd int64) (offset int64, common int) {
 // Rank orders logs: the highest epoch whose start is reached, then the end in bytes.
 type Rank struct{ Epoch, End int64 }
 
-// RankOf returns the rank of a log.
-func RankOf(l List, end int64) Rank { return law(0).rank(l, end) }
-
+// rank returns the rank of a log.
 func (w law) rank(l List, end int64) Rank {
 	r := Rank{End: end}
 	for _, e := range l {
@@ -103,10 +101,8 @@ func Less(a, b Rank) bool {
 	return a.End < b.End
 }
 
-// AppendEpoch returns the list of a log that a new reign begins on at end: entries that start at or past it have no bytes
+// appendEpoch returns the list of a log that a new reign begins on at end: entries that start at or past it have no bytes
 // and would make older epochs seem to end there, so they go.
-func AppendEpoch(l List, end int64, p Promise) List { return law(0).appendEpoch(l, end, p) }
-
 func (w law) appendEpoch(l List, end int64, p Promise) List {
 	n := len(l)
 	for n > 0 && l[n-1].Start >= end {

@@ -48,7 +48,7 @@ func connectError(addr string, err error) error {
 	var netErr net.Error
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return e.With("how", "refused").WithRemedy("start the upstream, or correct the address and its haListenPort")
+		return e.With("how", "refused").WithRemedy("start the upstream, or correct its haAdvertise; for a RocketMQ broker, master.address (its haListenPort)")
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &netErr) && netErr.Timeout():
 		return e.With("how", "timeout").WithRemedy("check the route and firewalls between the nodes")
 	}

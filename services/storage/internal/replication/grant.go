@@ -1,11 +1,9 @@
 package replication
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"slices"
 	"sync/atomic"
@@ -108,20 +106,10 @@ func (m *Master) greet(conn net.Conn) {
 
 func (m *Master) refuse(conn net.Conn, why badReason) {
 	n := m.count.badFirst[why].Add(1)
-	_ = conn.Close() // nothing to be done about a connection that is given up
-	level := slog.LevelDebug
-	if powerOfTen(n) { // told, but a scanner does not fill the log
-		level = slog.LevelWarn
+	_ = conn.Close()  // nothing to be done about a connection that is given up
+	if n&(n-1) == 0 { // told at 1, 2, 4, ...: a scanner does not fill the log
+		m.log.Warn("connection refused", "peer", conn.RemoteAddr().String(), "reason", badNames[why], "so_far", n)
 	}
-	m.log.Log(context.Background(), level, "connection refused",
-		"peer", conn.RemoteAddr().String(), "reason", badNames[why], "so_far", n)
-}
-
-func powerOfTen(n int64) bool {
-	for n > 1 && n%10 == 0 {
-		n /= 10
-	}
-	return n == 1
 }
 
 // firstBytes is what a connection begins with.

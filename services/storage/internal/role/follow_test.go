@@ -286,9 +286,6 @@ func TestAChainAndItsCycle(t *testing.T) {
 		if up := last.m.State().Upstream; up.Address != "1" || up.State != role.LinkInSync {
 			t.Errorf("link %+v", up)
 		}
-		if s := c.nodes[1].m.State().Slaves; !slices.Equal(s, []int64{2}) {
-			t.Errorf("slaves of the middle: %v", s)
-		}
 		a := c.ask(c.nodes[2], epoch.FollowRequest{NodeID: 1, Downstream: []int64{1, 2}})
 		if a.Action != epoch.ActionRefuse || a.Reason != epoch.ReasonCycle {
 			t.Errorf("a cycle got %+v", a)

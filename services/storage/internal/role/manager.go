@@ -272,5 +272,4 @@ func (m *Manager) dropFollowers(reason error) {
 		delete(m.followers, id)
 	}
 	m.links.Shut(reason)
-	m.update(func(s *State) { s.Slaves = nil })
 }

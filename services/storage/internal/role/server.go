@@ -165,17 +165,7 @@ func (m *Manager) admit(r epoch.FollowRequest, tail epoch.Tail, f *follower) (ep
 	}
 	a.Token, f.gone = token, gone
 	m.followers[r.NodeID] = f
-	m.showSlaves()
 	return a, nil
-}
-
-func (m *Manager) showSlaves() {
-	ids := make([]int64, 0, len(m.followers))
-	for id := range m.followers {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	m.update(func(s *State) { s.Slaves = ids })
 }
 
 // release forgets f and its link, unless another has taken its place.
@@ -184,7 +174,6 @@ func (m *Manager) release(ctx context.Context, f *follower) {
 		if m.followers[f.id] == f {
 			delete(m.followers, f.id)
 			m.links.Revoke(f.id, slave.ErrLinkEnded)
-			m.showSlaves()
 		}
 		return nil
 	})

@@ -1,8 +1,6 @@
 package role
 
 import (
-	"slices"
-
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/services/storage/internal/epoch"
 )
@@ -38,8 +36,6 @@ type State struct {
 	Upstream       Upstream
 	// Master is the gRPC address of the open master where it is known.
 	Master string
-	// Slaves are the node ids that hold a link to this node.
-	Slaves []int64
 }
 
 // State returns a copy of the current state.
@@ -47,7 +43,6 @@ func (m *Manager) State() State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.st
-	s.Slaves = slices.Clone(s.Slaves)
 	if up := &s.Upstream; up.State == LinkCatchingUp && m.log.End() >= up.End {
 		up.State = LinkInSync
 	}

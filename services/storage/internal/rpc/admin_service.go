@@ -2,13 +2,13 @@ package rpc
 
 import (
 	"context"
-	"hash/crc32"
 	"time"
 
 	"google.golang.org/grpc"
 
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/services/storage/internal/role/sums"
 )
 
 // RawLog is the log as bytes. View's bytes belong to the log until release is called.
@@ -113,13 +113,8 @@ func errOutside(field string, offset, first, end int64) error {
 	return errOutsideLog.WithField(field).With("offset", offset).With("first", first).With("end", end)
 }
 
-// Stretches of a checksum.
-const (
-	defaultStretch = 1 << 20
-	minStretch     = 4 << 10
-	maxStretch     = 64 << 20
-	maxStretches   = 65536
-)
+// defaultStretch is the size of a stretch where the caller names none, bytes.
+const defaultStretch = 1 << 20
 
 // Checksum implements StorageAdminService.
 func (s *Admin) Checksum(ctx context.Context, req *storagev1.ChecksumRequest) (*storagev1.ChecksumResponse, error) {
@@ -131,40 +126,11 @@ func (s *Admin) Checksum(ctx context.Context, req *storagev1.ChecksumRequest) (*
 	if stretch == 0 {
 		stretch = defaultStretch
 	}
-	if stretch < minStretch || stretch > maxStretch {
-		return nil, errdefs.Invalid("stretch_size", "%d is not within %d and %d", stretch, minStretch, maxStretch)
-	}
-	to = min(to, from+stretch*maxStretches)
-	sums, err := checksums(ctx, s.log, from, to, stretch)
+	all, to, err := sums.New(s.log).Range(ctx, from, to, stretch)
 	if err != nil {
 		return nil, err
 	}
-	return &storagev1.ChecksumResponse{Checksums: sums, FromOffset: from, ToOffset: to, StretchSize: stretch}, nil
-}
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// checksums returns the CRC-32C of each stretch of [from, to).
-func checksums(ctx context.Context, log RawLog, from, to, stretch int64) ([]uint32, error) {
-	var sums []uint32
-	for from < to {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		end := min(from+stretch, to)
-		sum := uint32(0)
-		for from < end {
-			b, release, err := log.View(from, int(end-from))
-			if err != nil {
-				return nil, err
-			}
-			sum = crc32.Update(sum, castagnoli, b)
-			from += int64(len(b))
-			release()
-		}
-		sums = append(sums, sum)
-	}
-	return sums, nil
+	return &storagev1.ChecksumResponse{Checksums: all, FromOffset: from, ToOffset: to, StretchSize: stretch}, nil
 }
 
 // FlushNow implements StorageAdminService.

@@ -16,6 +16,7 @@ import (
 )
 
 const (
+	// Dir is the folder of kept ranges below that of the store.
 	Dir       = "rollback"
 	copyPiece = 1 << 20
 )

@@ -24,7 +24,7 @@ var (
 			WithRemedy("look at the peer's disk and load")
 	// ErrHistoryGone: the slave's place in the log is not there (any more).
 	ErrHistoryGone = errdefs.New(errdefs.OutOfRange, "HISTORY_GONE", "the log has no bytes at the slave's offset").
-			WithRemedy("let the slave start over; raise fileReservedTime if slaves are often this far behind")
+			WithRemedy("a Tandem slave starts over by itself; empty the store folder of a RocketMQ slave")
 	// ErrLogClosed: the log behind the link was cut, closed or failed.
 	ErrLogClosed = errdefs.New(errdefs.Aborted, "LOG_CLOSED", "the log behind the link was cut or closed")
 )
