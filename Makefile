@@ -76,9 +76,10 @@ lint: $(BUF) $(LINT) ## Lint protos and code, and check that gen/ and go.mod are
 	go test -count=1 ./pkg/internal/archtest
 
 .PHONY: ci
-ci: lint test build ## What CI runs: lint, tests, builds, the demo, RocketMQ beside it (Java 17, Maven).
+ci: lint test build ## What CI runs: lint, tests, builds, the demo, 20 rounds of torture, RocketMQ beside it (Java 17, Maven).
 	@go run ./deploy/e2e/demo -bin $(BIN)
-	go test ./deploy/e2e/interop
+	go test ./deploy/e2e/interop ./deploy/e2e/torture
+	@go run ./deploy/e2e/torture -bin $(BIN)
 	@go run ./deploy/e2e/interop -bin $(BIN)
 
 .PHONY: images

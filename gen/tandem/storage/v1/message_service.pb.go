@@ -39,9 +39,10 @@ const (
 	PutStatus_PUT_STATUS_IN_SYNC_REPLICAS_NOT_ENOUGH PutStatus = 5
 	// Not in the log: no space left on the disk.
 	PutStatus_PUT_STATUS_DISK_FULL PutStatus = 6
-	// Not in the log: the message breaks a limit.
+	// Not in the log: the message breaks a limit. What the request alone shows is an INVALID_ARGUMENT error of Put and
+	// PutBatch instead.
 	PutStatus_PUT_STATUS_MESSAGE_ILLEGAL PutStatus = 7
-	// Not in the log: this node is not an open master.
+	// Not in the log: this node is not an open master. Put and PutBatch answer with a FAILED_PRECONDITION error instead.
 	PutStatus_PUT_STATUS_NOT_MASTER PutStatus = 8
 )
 

@@ -92,6 +92,7 @@ type Dispatcher struct {
 	storeTime int64 // of the last message, ms
 	view      message.View
 	bad       badSpot
+	places    int64 // damaged places and unfit messages met so far
 	reported  int64 // the last log offset about which something was reported
 	interrupt func()
 

@@ -191,7 +191,10 @@ func (d *Dispatcher) reportUnfit(err error) {
 		return
 	}
 	add(d.metrics.skipped, int64(d.view.Size))
-	d.o.Log.Error("message fits into no queue and cannot be consumed", slog.Int64("offset", d.pos), slog.Any("error", err))
+	if d.tell() {
+		d.o.Log.Error("message fits into no queue and cannot be consumed",
+			slog.Int64("offset", d.pos), slog.Any("error", err), slog.Int64("so_far", d.places))
+	}
 }
 
 // goBack reads the log again for a queue that is short.
@@ -235,6 +238,13 @@ type badSpot struct {
 	at       int64 // none: there is no such place now
 	searched int64 // no sound record begins before this
 	news     bool  // met for the first time
+	told     bool  // in the log
+}
+
+// tell reports whether one more damaged place is worth a line: the first ones are, then fewer and fewer.
+func (d *Dispatcher) tell() bool {
+	d.places++
+	return d.places <= 16 || d.places&(d.places-1) == 0
 }
 
 // passBad looks for a sound record behind the bad one at pos and goes there. Without one it stays.
@@ -247,9 +257,9 @@ func (d *Dispatcher) passBad(to int64, cause error) (need int64, err error) {
 		if cause == nil {
 			cause = errors.New("no record, only zeros")
 		}
-		if d.bad.news {
+		if d.bad.told = d.bad.news && d.tell(); d.bad.told {
 			d.o.Log.Error("bad record in the log; scrub this node and repair it from another",
-				slog.Int64("offset", d.pos), slog.Any("error", cause))
+				slog.Int64("offset", d.pos), slog.Any("error", cause), slog.Int64("so_far", d.places))
 		}
 	}
 	next, err := d.findSound(to)
@@ -259,8 +269,10 @@ func (d *Dispatcher) passBad(to int64, cause error) (need int64, err error) {
 	if next == none {
 		return to + 1, nil
 	}
-	if d.bad.news {
+	if d.bad.told {
 		d.o.Log.Warn("bad record passed over", slog.Int64("offset", d.pos), slog.Int64("next", next))
+	}
+	if d.bad.news {
 		add(d.metrics.skipped, next-d.pos)
 	}
 	d.pos, d.bad = next, badSpot{at: none}

@@ -99,6 +99,9 @@ func from(sequence uint64, err error) error {
 	return err
 }
 
+// reasonNotMaster is the reason of the guard's error (role.ErrNotMaster).
+const reasonNotMaster = "NOT_MASTER"
+
 // begin appends one message. What is wrong with the message or with this node's role is its status, so that the stream
 // goes on; the rest ends the stream.
 func (r *putReader) begin(ctx context.Context, m *storagev1.Message, w store.Wait) (store.Pending, error) {
@@ -110,10 +113,10 @@ func (r *putReader) begin(ctx context.Context, m *storagev1.Message, w store.Wai
 		}
 	}
 	refused := store.Pending{Result: store.Result{Offset: -1, Err: err}}
-	switch errdefs.ClassOf(err) {
-	case errdefs.InvalidArgument, errdefs.Unimplemented, errdefs.NotFound:
+	switch class := errdefs.ClassOf(err); {
+	case class == errdefs.InvalidArgument, class == errdefs.Unimplemented, class == errdefs.NotFound:
 		refused.Status = store.MessageIllegal
-	case errdefs.FailedPrecondition:
+	case errdefs.ReasonOf(err) == reasonNotMaster:
 		refused.Status = store.NotMaster
 	default:
 		return refused, err
