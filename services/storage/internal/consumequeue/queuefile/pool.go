@@ -21,6 +21,8 @@ type Pool struct {
 	recent handle // ring; next is the most recently used
 	idle   int    // open ones that nobody uses
 	closed bool
+	// removed counts the removals of files.
+	removed int64
 }
 
 type fileKey struct {
@@ -48,24 +50,31 @@ func (k fileKey) path() string { return filepath.Join(k.row.dir, mappedfile.Name
 
 // acquire opens a file that exists; release it.
 func (p *Pool) acquire(k fileKey) (*handle, error) {
-	p.mu.Lock()
-	e, closed := p.use(k), p.closed
-	p.mu.Unlock()
-	if e != nil {
-		return e, nil
+	for {
+		p.mu.Lock()
+		e, closed, removed := p.use(k), p.closed, p.removed
+		p.mu.Unlock()
+		if e != nil {
+			return e, nil
+		}
+		if closed {
+			return nil, ErrClosed
+		}
+		f, err := p.fsys.OpenFile(k.path(), os.O_RDWR, 0)
+		if err != nil {
+			return nil, fmt.Errorf("open queue file: %w", err)
+		}
+		if e, err := p.admit(k, f, removed); e != nil || err != nil {
+			return e, err
+		}
 	}
-	if closed {
-		return nil, ErrClosed
-	}
-	f, err := p.fsys.OpenFile(k.path(), os.O_RDWR, 0)
-	if err != nil {
-		return nil, fmt.Errorf("open queue file: %w", err)
-	}
-	return p.admit(k, f)
 }
 
 // create makes a file of size bytes, or gives one that is there that length; release it.
 func (p *Pool) create(k fileKey, size int64) (*handle, error) {
+	p.mu.Lock()
+	removed := p.removed // files are made and removed by one goroutine at a time
+	p.mu.Unlock()
 	f, err := p.fsys.OpenFile(k.path(), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("make queue file: %w", err)
@@ -73,12 +82,21 @@ func (p *Pool) create(k fileKey, size int64) (*handle, error) {
 	if err := f.Truncate(size); err != nil {
 		return nil, errors.Join(fmt.Errorf("make queue file: %w", err), f.Close())
 	}
-	return p.admit(k, f)
+	return p.admit(k, f, removed)
 }
 
-// admit takes in a file that was just opened, unless another has been faster.
-func (p *Pool) admit(k fileKey, f vfs.File) (*handle, error) {
+// admit takes in a file that was opened when removed files had been removed, unless another has been faster. When files
+// have been removed since, f may be one of them that a new one of its name stands for by now: it is closed, and the result
+// is nil.
+func (p *Pool) admit(k fileKey, f vfs.File, removed int64) (*handle, error) {
 	p.mu.Lock()
+	if p.removed != removed {
+		p.mu.Unlock()
+		if err := f.Close(); err != nil {
+			return nil, fmt.Errorf("close queue file: %w", err)
+		}
+		return nil, nil //nolint:nilnil // open it again
+	}
 	e := p.use(k)
 	if e == nil {
 		e = &handle{key: k, f: f, users: 1}
@@ -173,9 +191,10 @@ func (p *Pool) release(e *handle) error {
 	return nil
 }
 
-// forget closes a file that is about to be removed, at once or after its last user.
+// forget closes a file that was removed, at once or after its last user.
 func (p *Pool) forget(k fileKey) error {
 	p.mu.Lock()
+	p.removed++
 	e := p.open[k]
 	closing := e != nil && e.users == 0
 	if e != nil {

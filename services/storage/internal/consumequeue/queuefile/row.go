@@ -176,10 +176,12 @@ func (r *Row) remove(run Run) error {
 	for start := run.Hi - r.size; start >= run.Lo; start -= r.size {
 		k := fileKey{r, start}
 		r.Made = true
-		if err := r.pool.forget(k); err != nil {
-			return err
+		err := r.pool.fsys.Remove(k.path())
+		if isMissing(err) {
+			err = nil
 		}
-		if err := r.pool.fsys.Remove(k.path()); err != nil && !isMissing(err) {
+		// Only now: whoever opened it in between must not leave it in the pool for the file that comes next.
+		if err := errors.Join(err, r.pool.forget(k)); err != nil {
 			return fmt.Errorf("remove queue file: %w", err)
 		}
 	}
