@@ -143,6 +143,8 @@ func TestAFailedFlushEndsTheProcess(t *testing.T) {
 	disk := n.inMemory()
 	n.start().awaitOpen()
 	n.put([]byte("before"))
+	n.halt()
+	n.start().awaitOpen() // the file is known by its own name from now on
 	var once sync.Once
 	disk.SetHook(func(op memfs.Op) memfs.Action {
 		act := memfs.Proceed
