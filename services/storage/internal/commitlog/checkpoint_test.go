@@ -90,8 +90,8 @@ func TestCheckpointReadable(t *testing.T) {
 				writeCheckpoint(t, fsys, 1000, 1000)
 			}
 			want := ends[9]
-			if saved == 500 && !broker {
-				want = 500
+			if (saved == 500 || saved == 0) && !broker {
+				want = saved // 0 too: a node that was killed before anything was confirmed shows nothing
 			}
 			f, err := fsys.OpenFile(root+"/checkpoint", 2, 0)
 			must(t, err)

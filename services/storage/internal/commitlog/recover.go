@@ -39,12 +39,11 @@ func (l *Log) recover(r *Recovery) error {
 	}
 	r.CheckpointReadable = r.End
 	saved := l.cp.Get(checkpoint.Confirm)
-	if saved > 0 && ours { // RocketMQ 5 leaves the start of the record that was the last at its own start
+	if saved >= 0 && ours { // RocketMQ 5 leaves the start of the record that was the last at its own start
 		r.CheckpointReadable = max(r.FirstOffset, min(saved, r.End))
 	}
-	if saved != 0 {
-		l.cp.Set(checkpoint.Confirm, r.CheckpointReadable)
-	}
+	// From now on the checkpoint is ours, and 0 in it says that nothing was readable yet.
+	l.cp.Set(checkpoint.Confirm, r.CheckpointReadable)
 	l.cp.SetFlushed(r.End, 0)
 	return nil
 }

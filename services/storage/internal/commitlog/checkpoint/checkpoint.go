@@ -25,7 +25,7 @@ const (
 	Physic  Field = 0  // physicMsgTimestamp, ms: records up to this time are durable in the log
 	Logics  Field = 8  // logicsMsgTimestamp, ms: their units are durable in the queues
 	Index   Field = 16 // indexMsgTimestamp, ms: their keys are durable in the index
-	Confirm Field = 32 // confirmPhyOffset: Readable; 0: the end of the log
+	Confirm Field = 32 // confirmPhyOffset: Readable; 0 in RocketMQ's: the end of the log
 )
 
 const (
