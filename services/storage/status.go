@@ -75,9 +75,6 @@ func (a *app) upstream(u role.Upstream) *storagev1.UpstreamStatus {
 		LagBytes: max(u.End-a.log.End(), 0), Reason: u.Reason, Remedy: u.Remedy, Connects: u.Connects,
 		LastReceive: stamp(raw.LastReceive), ConnectedAt: stamp(raw.ConnectedAt),
 	}
-	if a.cfg.Master.Legacy && u.State == role.LinkInSync && !raw.LastHeartbeat.After(raw.ConnectedAt) {
-		out.State = storagev1.LinkState_LINK_STATE_CATCHING_UP // RocketMQ tells its end only by a heartbeat
-	}
 	if out.Reason == "" && raw.Reason != "" && !raw.Connected {
 		out.Reason, out.Remedy = raw.Reason, raw.Remedy
 	}
