@@ -100,7 +100,7 @@ func (m *mesh) load(putters int) *load {
 // open makes a connection of its own, which a stop of a node does not take away.
 func (m *mesh) open(addr string) *grpc.ClientConn {
 	c, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond}}))
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond}, MinConnectTimeout: testkit.Patience}))
 	if err != nil {
 		m.t.Error(err)
 	}
