@@ -203,7 +203,7 @@ func (f *follow) alone(ctx context.Context) error {
 	if err := f.told(ctx, n, "SEND_OK"); err != nil {
 		return err
 	}
-	err := f.tandem.frozen(func() error { return f.told(ctx, 1, "FLUSH_SLAVE_TIMEOUT") })
+	err := f.tandem.frozen(ctx, func() error { return f.told(ctx, 1, "FLUSH_SLAVE_TIMEOUT") })
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -93,16 +94,38 @@ func (n *node) has(ctx context.Context, end int64) error {
 	})
 }
 
-// frozen runs f while p is stopped by SIGSTOP.
-func (p *process) frozen(f func() error) error {
+// frozen runs f while p is stopped by SIGSTOP: from when its last thread stands, as a signal is only asked for when kill returns.
+func (p *process) frozen(ctx context.Context, f func() error) error {
 	if err := p.signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	err := f()
+	err := await(ctx, p.name+" standing still", p.standsStill)
+	if err == nil {
+		err = f()
+	}
 	if cont := p.signal(syscall.SIGCONT); err == nil {
 		err = cont
 	}
 	return err
+}
+
+// standsStill says whether every thread of p is stopped.
+func (p *process) standsStill() (bool, error) {
+	names, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return false, err
+	}
+	for _, name := range names {
+		stat, err := os.ReadFile(name)
+		if err != nil {
+			return false, nil //nolint:nilerr // a thread ended meanwhile
+		}
+		// The state is the letter behind the name, which may itself hold spaces and brackets.
+		if _, state, ok := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" ")); !ok || state[0] != 'T' {
+			return false, nil
+		}
+	}
+	return len(names) > 0, nil
 }
 
 // copyFiles copies a folder's files.
