@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -135,17 +136,23 @@ func (p *playground) prepare() error {
 	return nil
 }
 
+// Ports are taken from here: above the well-known ones, below those that the kernel gives to outgoing connections, so that
+// nothing takes the port of a node that is down for a moment.
+const firstPort, lastPort = 12000, 32000
+
 // freePorts returns loopback addresses whose ports nobody listens on now. They are chosen together, so that they differ.
 func freePorts(n int) (addrs []string, err error) {
-	for range n {
-		ln, listenErr := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // does not block
+	for range 1000 {
+		ln, listenErr := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(lastPort-firstPort))) //nolint:noctx // does not block
 		if listenErr != nil {
-			return nil, fmt.Errorf("find a free port: %w", listenErr)
+			continue // taken
 		}
 		defer func() { err = errors.Join(err, ln.Close()) }()
-		addrs = append(addrs, ln.Addr().String())
+		if addrs = append(addrs, ln.Addr().String()); len(addrs) == n {
+			return addrs, nil
+		}
 	}
-	return addrs, nil
+	return nil, fmt.Errorf("find %d free ports between %d and %d on 127.0.0.1", n, firstPort, lastPort)
 }
 
 func (p *playground) addresses() string {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -98,17 +99,25 @@ func (c *cluster) await(ctx context.Context, name, what string, ok func(*storage
 	}
 }
 
+// Ports are taken from here: above the well-known ones, below those that the kernel gives to outgoing connections, so that
+// nothing takes the port of a node that was killed.
+const firstPort, lastPort = 12000, 32000
+
+var givenPorts = map[int]bool{}
+
 func freePort() (int, error) {
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+	for range 1000 {
+		port := firstPort + rand.IntN(lastPort-firstPort)
+		if givenPorts[port] {
+			continue
+		}
+		l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			givenPorts[port] = true
+			return port, l.Close()
+		}
 	}
-	defer l.Close() //nolint:errcheck // the port is known
-	a, ok := l.Addr().(*net.TCPAddr)
-	if !ok {
-		return 0, errors.New("no TCP address")
-	}
-	return a.Port, nil
+	return 0, errors.New("no free port")
 }
 
 // processes are nodes as processes on loopback.
