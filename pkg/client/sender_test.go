@@ -238,21 +238,23 @@ func TestStreamBreaks(t *testing.T) {
 	for _, b := range bodies(a) {
 		stored[b]++
 	}
-	unknown := 0
+	unknown := map[string]bool{}
 	for i, o := range all {
-		times := stored[fmt.Sprintf("%06d", i)]
+		body := fmt.Sprintf("%06d", i)
+		times := stored[body]
 		switch {
 		case o.Err == nil && o.Result.GetStatus() == client.StatusOK && times == 1:
 		case errors.Is(o.Err, client.ErrOutcomeUnknown) && times <= 1:
-			unknown++
+			unknown[body] = true
 		default:
 			t.Errorf("message %d, stored %d times: %v, %v", i, times, o.Result, o.Err)
 		}
 	}
-	if unknown == 0 || unknown > 100 {
-		t.Errorf("%d unknown outcomes", unknown)
+	if len(unknown) == 0 || len(unknown) > 100 {
+		t.Errorf("%d unknown outcomes", len(unknown))
 	}
-	if !slices.IsSorted(bodies(a)) {
+	// What the broken stream's end still stores, it may store after what the next stream brought.
+	if known := slices.DeleteFunc(bodies(a), func(b string) bool { return unknown[b] }); !slices.IsSorted(known) {
 		t.Error("stored out of order")
 	}
 }
