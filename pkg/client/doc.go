@@ -36,6 +36,8 @@
 //
 // Messages, results and statuses are the generated types of tandem.storage.v1: their comments say what each field means.
 //
-// What this package does not do: it keeps no consumer offsets, starts no goroutine outside Run, Stream, a call of
+// Below this package: config for topics, groups and offsets, consumer for whoever goes on where its group was, ledger for a ledger.
+//
+// What this package does not do: it keeps no consumer offsets (package consumer does), starts no goroutine outside Run, Stream, a call of
 // yours and gRPC itself, and compresses nothing.
 package client

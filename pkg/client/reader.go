@@ -32,9 +32,8 @@ type GetRequest = storagev1.GetRequest
 type GetResponse = storagev1.GetResponse
 
 // Get reads messages of a queue from a queue offset. It does not wait for new ones.
-func (r *Reader) Get(ctx context.Context, req *GetRequest) (*GetResponse, error) {
-	var resp *GetResponse
-	err := r.each(ctx, func(ctx context.Context, n *nodes.Node) (err error) {
+func (r *Reader) Get(ctx context.Context, req *GetRequest) (resp *GetResponse, err error) {
+	err = r.each(ctx, func(ctx context.Context, n *nodes.Node) (err error) {
 		resp, err = n.Msg.Get(ctx, req)
 		return err
 	})
@@ -42,9 +41,8 @@ func (r *Reader) Get(ctx context.Context, req *GetRequest) (*GetResponse, error)
 }
 
 // GetByOffset reads the record that starts at an offset of the log.
-func (r *Reader) GetByOffset(ctx context.Context, offset int64) (*StoredMessage, error) {
-	var m *StoredMessage
-	err := r.each(ctx, func(ctx context.Context, n *nodes.Node) error {
+func (r *Reader) GetByOffset(ctx context.Context, offset int64) (m *StoredMessage, err error) {
+	err = r.each(ctx, func(ctx context.Context, n *nodes.Node) error {
 		resp, err := n.Msg.GetByOffset(ctx, &storagev1.GetByOffsetRequest{Offset: offset})
 		m = resp.GetMessage()
 		return err
@@ -53,13 +51,22 @@ func (r *Reader) GetByOffset(ctx context.Context, offset int64) (*StoredMessage,
 }
 
 // Queues lists the queues of a topic, or all for "", with first and next queue offset.
-func (r *Reader) Queues(ctx context.Context, topic string) ([]*Queue, error) {
-	var qs []*Queue
-	err := r.each(ctx, func(ctx context.Context, n *nodes.Node) (err error) {
+func (r *Reader) Queues(ctx context.Context, topic string) (qs []*Queue, err error) {
+	err = r.each(ctx, func(ctx context.Context, n *nodes.Node) (err error) {
 		qs, err = n.Queues(ctx, topic)
 		return err
 	})
 	return qs, err
+}
+
+// SearchOffset finds the first message of a queue that was stored at or after a time, milliseconds since 1970; else it is the next one.
+func (r *Reader) SearchOffset(ctx context.Context, topic string, queueID int32, storeTime int64) (offset int64, err error) {
+	err = r.each(ctx, func(ctx context.Context, n *nodes.Node) error {
+		resp, err := n.Msg.SearchOffset(ctx, &storagev1.SearchOffsetRequest{Topic: topic, QueueId: queueID, StoreTimestamp: storeTime})
+		offset = resp.GetQueueOffset()
+		return err
+	})
+	return offset, err
 }
 
 // each calls f with one node after the other until one answers, be it with an error of its own.

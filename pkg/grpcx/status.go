@@ -227,9 +227,7 @@ func foreign(st *status.Status) error {
 	e := errdefs.New(ClassOf(st.Code()), reasonRPC+codeName(st.Code()), st.Message())
 	switch st.Code() {
 	case codes.Unavailable:
-		e.Reason = ReasonUnreachable
-		e.Msg = UnreachableText + connectionText(st.Message())
-		e.Remedy = connectionRemedy(st.Message())
+		e.Reason, e.Msg, e.Remedy = ReasonUnreachable, UnreachableText+connectionText(st.Message()), connectionRemedy(st.Message())
 		e.RetryAfter = minBackoff
 	case codes.ResourceExhausted:
 		if strings.Contains(st.Message(), "message larger than max") {
@@ -277,7 +275,8 @@ func silent(s string) bool {
 }
 
 const (
-	hungUp      = "the server hung up: is this a gRPC port? If it wants client certificates, set certFile and keyFile to a pair that its CA signed"
+	rawPort     = "it looks like a storage's raw port (haListen, 10912 by default): name the gRPC one (listen, 10911)"
+	hungUp      = "the server hung up: " + rawPort + ". If it wants client certificates, set certFile and keyFile to a pair that its CA signed"
 	foreignCert = "the server does not accept the client's certificate: set certFile and keyFile to a pair that its CA signed"
 )
 
@@ -297,7 +296,8 @@ func connectionRemedy(s string) string {
 		{"bad certificate", foreignCert},
 		{"unknown certificate authority", foreignCert},
 		{"x509:", "check caFile and the name that the server's certificate was made for"},
-		{"error reading server preface", "is this a gRPC port? If the server uses TLS, set the TLS settings here too"},
+		{"looked like an HTTP/1.1 header", "it is an HTTP port, such as telemetry.debugListen: name the gRPC one (listen, 10911)"},
+		{"error reading server preface", rawPort + ". If the server uses TLS, set the TLS settings here too"},
 	} {
 		if strings.Contains(s, r.text) {
 			return r.remedy

@@ -52,8 +52,9 @@ func loadTest(t *testing.T, text string, environ, sets []string) (*testConfig, *
 	}
 	file := ""
 	if text != "" {
-		file = filepath.Join(t.TempDir(), "storage.yaml")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Chdir(t.TempDir())
+		file = filepath.Join("conf", "storage.yaml")
+		if err := errors.Join(os.Mkdir("conf", 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -99,7 +100,7 @@ ha:
 		t.Errorf("got  %+v\nwant %+v", cfg, want)
 	}
 	for key, source := range map[string]string{
-		"brokerName": "storage.yaml:3", "ha.listenPort": "-set", "batchSize": "TANDEM_STORAGE_BATCH_SIZE", "ha.timeout": "storage.yaml:12",
+		"brokerName": "conf/storage.yaml:3", "ha.listenPort": "-set", "batchSize": "TANDEM_STORAGE_BATCH_SIZE", "ha.timeout": "conf/storage.yaml:12",
 		"ha.peers[1]": "-set", "telemetry.logLevel": "",
 	} {
 		if got := s.sourceOf(key); got != source {
@@ -116,48 +117,54 @@ func TestConfigErrors(t *testing.T) {
 	}{
 		{
 			"unknown key", "brokerName: a\nbrokrName: b", nil, nil,
-			"storage.yaml:2: brokrName: unknown key; did you mean brokerName?",
+			"conf/storage.yaml:2: brokrName: unknown key; did you mean brokerName?",
 		},
 		{
 			"swapped letters", "ha:\n  listenProt: 1", nil, nil,
-			"storage.yaml:2: ha.listenProt: unknown key; did you mean ha.listenPort?",
+			"conf/storage.yaml:2: ha.listenProt: unknown key; did you mean ha.listenPort?",
 		},
 		{
 			"wrong level", "listenPort: 1", nil, nil,
-			"storage.yaml:1: listenPort: unknown key; did you mean ha.listenPort?",
+			"conf/storage.yaml:1: listenPort: unknown key; did you mean ha.listenPort?",
 		},
 		{
 			"nothing near", "colour: red", nil, nil,
-			"storage.yaml:1: colour: unknown key; -print-config shows the keys",
+			"conf/storage.yaml:1: colour: unknown key; -print-config shows the keys",
 		},
 		{
 			"in a list", "ha:\n  nodes:\n    - id: 1\n      adr: x", nil, nil,
-			"storage.yaml:4: ha.nodes[0].adr: unknown key; did you mean ha.nodes[0].addr?",
+			"conf/storage.yaml:4: ha.nodes[0].adr: unknown key; did you mean ha.nodes[0].addr?",
 		},
 		{
 			"all at once", "x1: 1\nbatchSize: 3 apples\nha: {timeout: 5}", nil, nil,
-			"storage.yaml:1: x1: unknown key; -print-config shows the keys|" +
-				`storage.yaml:2: batchSize: "3 apples" is no size: write bytes or a unit, such as 512, 32KiB, 4MiB, 1GiB|` +
-				`storage.yaml:3: ha.timeout: "5" is no duration: write a number and a unit, such as 500ms, 5s, 1h30m`,
+			"conf/storage.yaml:1: x1: unknown key; -print-config shows the keys|" +
+				`conf/storage.yaml:2: batchSize: "3 apples" is no size: write bytes or a unit, such as 512, 32KiB, 4MiB, 1GiB|` +
+				`conf/storage.yaml:3: ha.timeout: "5" is no duration: write a number and a unit, such as 500ms, 5s, 1h30m`,
 		},
 		{
 			"too large", "ha:\n  listenPort: 70000", nil, nil,
-			`storage.yaml:2: ha.listenPort: "70000" is no whole number from 0 of 16 bits`,
+			`conf/storage.yaml:2: ha.listenPort: "70000" is no whole number from 0 of 16 bits`,
 		},
-		{"a list for a value", "brokerName: [a]", nil, nil, "storage.yaml:1: brokerName: wants one value, not a list"},
-		{"a value for a list", "ha:\n  peers: a", nil, nil, `storage.yaml:2: ha.peers: wants a list, not the value "a"; write [a, b]`},
-		{"a value for a section", "ha: 1", nil, nil, `storage.yaml:1: ha: wants keys of its own, not the value "1"`},
-		{"no value", "brokerName:", nil, nil, "storage.yaml:1: brokerName: has no value"},
-		{"yes", "async: yes", nil, nil, `storage.yaml:1: async: "yes" is neither true nor false`},
-		{"anchor", "brokerName: &a b", nil, nil, "storage.yaml:1: brokerName: anchors, aliases and tags are not supported"},
-		{"twice", "async: true\nasync: false", nil, nil, "storage.yaml:2: not valid YAML: mapping key \"async\" already defined at [1:1]"},
-		{"tab", "ha:\n\tlistenPort: 1", nil, nil, "storage.yaml:2: not valid YAML: found character"},
-		{"two documents", "async: true\n---\nasync: false", nil, nil, "storage.yaml:3: more than one YAML document"},
+		{"a list for a value", "brokerName: [a]", nil, nil, "conf/storage.yaml:1: brokerName: wants one value, not a list"},
+		{"a value for a list", "ha:\n  peers: a", nil, nil, `conf/storage.yaml:2: ha.peers: wants a list, not the value "a"; write [a, b]`},
+		{"a value for a section", "ha: 1", nil, nil, `conf/storage.yaml:1: ha: wants keys of its own, not the value "1"`},
+		{"no value", "brokerName:", nil, nil, "conf/storage.yaml:1: brokerName: has no value"},
+		{"yes", "async: yes", nil, nil, `conf/storage.yaml:1: async: "yes" is neither true nor false`},
+		{"anchor", "brokerName: &a b", nil, nil, "conf/storage.yaml:1: brokerName: anchors, aliases and tags are not supported"},
+		{"twice", "async: true\nasync: false", nil, nil, "conf/storage.yaml:2: not valid YAML: mapping key \"async\" already defined at [1:1]"},
+		{"tab", "ha:\n\tlistenPort: 1", nil, nil, "conf/storage.yaml:2: not valid YAML: found character"},
+		{"two documents", "async: true\n---\nasync: false", nil, nil, "conf/storage.yaml:3: more than one YAML document"},
 		{
 			"unknown variable", "",
 			[]string{"TANDEM_STORAGE_HA_LISTEN_PROT=1"},
 			nil,
 			"TANDEM_STORAGE_HA_LISTEN_PROT: unknown environment variable; did you mean TANDEM_STORAGE_HA_LISTEN_PORT?",
+		},
+		{
+			"variable without the service", "",
+			[]string{"TANDEM_BROKER_NAME=x", "TANDEM_ADDR=x", "TANDEM_LEDGER_BROKER_NAME=x"},
+			nil,
+			"TANDEM_BROKER_NAME: unknown environment variable; did you mean TANDEM_STORAGE_BROKER_NAME?",
 		},
 		{
 			"bad variable", "",
@@ -243,7 +250,7 @@ func TestPrintedConfigLoadsBack(t *testing.T) {
 	if !reflect.DeepEqual(again, cfg) {
 		t.Errorf("got  %+v\nwant %+v\n%s", again, cfg, out.String())
 	}
-	for _, want := range []string{"async: true  # -set\n", "batchSize: 3GiB  # storage.yaml:6\n", "  timeout: 1.5s  #", "  logLevel: info\n"} {
+	for _, want := range []string{"async: true  # -set\n", "batchSize: 3GiB  # conf/storage.yaml:6\n", "  timeout: 1.5s  #", "  logLevel: info\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}
@@ -322,7 +329,8 @@ func TestValidationNamesTheSource(t *testing.T) {
 		Name: "storage", NewConfig: testDefaults,
 		Validate: func(c *testConfig) error {
 			return errors.Join(errdefs.Invalid("batchSize", "%v is not a multiple of 4KiB", c.BatchSize),
-				errdefs.Invalid("ha.peers[0]", "is this node"), errdefs.Invalid("brokerName", "is taken"))
+				errdefs.Invalid("ha.peers[0]", "is this node"), errdefs.Invalid("brokerName", "is taken"),
+				errdefs.Invalid("ha", "contradicts itself"))
 		},
 		Build: func(context.Context, *testConfig, *Env) ([]Actor, error) { panic("built an invalid configuration") },
 	}
@@ -330,10 +338,11 @@ func TestValidationNamesTheSource(t *testing.T) {
 		args: []string{"-set", "ha.peers=a"}, environ: []string{"TANDEM_STORAGE_BATCH_SIZE=1000", "TANDEM_STORAGE_TELEMETRY_EXPORTER=x"},
 		stdout: &stdout, stderr: &out,
 	})
-	want := `storage: TANDEM_STORAGE_TELEMETRY_EXPORTER: telemetry.exporter: "x" is none of ["none" "stdout" "otlp"]
+	want := `storage: TANDEM_STORAGE_TELEMETRY_EXPORTER: telemetry.exporter: "x" is not one of none, stdout, otlp
 storage: TANDEM_STORAGE_BATCH_SIZE: batchSize: 1000 is not a multiple of 4KiB
 storage: -set: ha.peers[0]: is this node
 storage: default: brokerName: is taken
+storage: -set: ha: contradicts itself
 `
 	if code != ExitConfig || out.String() != want {
 		t.Errorf("code %d\n got %s\nwant %s", code, out.String(), want)

@@ -46,7 +46,7 @@ func parseFlags[C any](spec *Spec[C], s *settings, p *process) (*flagValues, int
 	case err != nil:
 		return nil, p.fail(spec.Name, ExitConfig, flagError(err, fs, s))
 	case len(v.args) > 0 && !slices.ContainsFunc(spec.Commands, func(c Command[C]) bool { return c.Name == v.args[0] }):
-		return nil, p.fail(spec.Name, ExitConfig, fmt.Errorf("unexpected argument %q; see %s -help", v.args[0], spec.Name))
+		return nil, p.fail(spec.Name, ExitConfig, fmt.Errorf("unexpected argument %q; %s runs without one, see -help", v.args[0], spec.Name))
 	}
 	return v, ExitOK
 }

@@ -97,7 +97,7 @@ func (g *group) stop(all []*runningActor, first *runningActor) (time.Duration, [
 		}
 		select {
 		case <-r.done:
-			if r != first && r.err != nil && !errors.Is(r.err, context.Canceled) && !sameCause(first, r) {
+			if r != first && r.err != nil && !errors.Is(r.err, context.Canceled) && (first == nil || !sameCause(first.err, r.err)) {
 				errs = append(errs, fmt.Errorf("%s: %w", r.Name, r.err))
 			}
 		default:
@@ -110,12 +110,9 @@ func (g *group) stop(all []*runningActor, first *runningActor) (time.Duration, [
 	return time.Until(deadline), errs
 }
 
-// sameCause reports whether r has failed for what first has told already.
-func sameCause(first, r *runningActor) bool {
-	if first == nil {
-		return false
-	}
-	a, b := errdefs.As(first.err), errdefs.As(r.err)
+// sameCause reports whether err says what first has told already.
+func sameCause(first, err error) bool {
+	a, b := errdefs.As(first), errdefs.As(err)
 	return a != nil && b != nil && a.Error() == b.Error()
 }
 
@@ -129,7 +126,7 @@ func closeAll(closers []closer, budget time.Duration, cause error) error {
 		go func() { done <- closers[i].f(cause) }()
 		select {
 		case err := <-done:
-			if err != nil {
+			if err != nil && !sameCause(cause, err) {
 				errs = append(errs, fmt.Errorf("close %s: %w", closers[i].name, err))
 			}
 		case <-timer.C:

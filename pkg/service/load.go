@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -74,7 +73,6 @@ func (s *settings) fail(e *errdefs.Error, key, source string) {
 }
 
 func (s *settings) loadFile(file string) {
-	name := filepath.Base(file)
 	f, err := os.Open(file) //nolint:gosec // the operator names it
 	if err != nil {
 		s.errs = append(s.errs, ErrConfigFile.With(sourceKey, file).Wrap(err).WithRemedy("name another with -config"))
@@ -90,7 +88,7 @@ func (s *settings) loadFile(file string) {
 	case len(text) > maxConfig:
 		s.errs = append(s.errs, ErrConfigFile.With(sourceKey, file).WithMsg("the file is larger than %s", Size(maxConfig)))
 	default:
-		y := yamlReader{s: s, place: func(line int) string { return fmt.Sprintf("%s:%d", name, line) }}
+		y := yamlReader{s: s, place: func(line int) string { return fmt.Sprintf("%s:%d", file, line) }}
 		y.document(text)
 	}
 }
@@ -110,6 +108,10 @@ func (s *settings) loadEnv(prefix string, environ []string) {
 	environ = slices.Sorted(slices.Values(environ))
 	for _, kv := range environ {
 		name, value, _ := strings.Cut(kv, "=")
+		if rest, ok := strings.CutPrefix(name, "TANDEM_"); ok && byVar[prefix+rest] != nil {
+			s.errs = append(s.errs, ErrUnknownKey.WithMsg("unknown environment variable").
+				WithRemedy("did you mean %s?", prefix+rest).With(sourceKey, name))
+		}
 		if !strings.HasPrefix(name, prefix) || name == prefix+configVar {
 			continue
 		}
@@ -212,8 +214,14 @@ func (s *settings) setText(f *field, text, source string) {
 	y.value(f, text)
 }
 
-// sourceOf returns where the value of a key came from; a list element comes from where its list did.
+// sourceOf returns where the value of a key came from; a list element comes from where its list did, a section from where the
+// first of its keys did.
 func (s *settings) sourceOf(key string) string {
+	for _, k := range s.keys {
+		if source := s.sources[k]; source != "" && strings.HasPrefix(k, key+".") {
+			return source
+		}
+	}
 	for {
 		if source, ok := s.sources[key]; ok {
 			return source

@@ -267,7 +267,7 @@ func TestFlags(t *testing.T) {
 		{"good", "-version", ExitOK, "storage v9", ""},
 		{"good", "-help", ExitOK, "-print-config", ""},
 		{"good", "-check-config", ExitOK, "storage: the configuration is valid", ""},
-		{"good", "--check-config -config " + bad, ExitConfig, "", "storage: storage.yaml:1: brokrName: unknown key; did you mean brokerName?"},
+		{"good", "--check-config -config " + bad, ExitConfig, "", "storage: " + bad + ":1: brokrName: unknown key; did you mean brokerName?"},
 		{"good", "-config /no/such.yaml", ExitConfig, "", "no such file or directory; name another with -config"},
 		{"good", "-print-config -set brokerName=z", ExitOK, "brokerName: z  # -set", ""},
 		{"good", "-health", ExitOK, "", ""},
@@ -299,7 +299,7 @@ func TestConfigFileFromEnvironment(t *testing.T) {
 	code := run(testSpec("good"), &process{
 		args: []string{"-print-config"}, environ: []string{"TANDEM_STORAGE_CONFIG=" + file}, stdout: &out, stderr: &stderr,
 	})
-	if code != ExitOK || !strings.Contains(out.String(), "brokerName: env  # c.yaml:1") {
+	if code != ExitOK || !strings.Contains(out.String(), "brokerName: env  # "+file+":1") {
 		t.Errorf("code %d, %s%s", code, out.String(), stderr.String())
 	}
 }

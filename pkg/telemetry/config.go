@@ -1,9 +1,13 @@
 package telemetry
 
 import (
+	"cmp"
 	"io"
 	"net"
+	"net/url"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
@@ -26,16 +30,14 @@ const (
 	Error = "error"
 )
 
-// DefaultEndpoint is where OTLP goes when neither Config nor OTEL_EXPORTER_OTLP_ENDPOINT names another place.
-const DefaultEndpoint = "http://127.0.0.1:4317"
-
 const defaultShutdown = 2 * time.Second
 
 // Config are the settings of a process. Empty words mean the first of each list.
 type Config struct {
 	// Exporter is none, stdout or otlp.
 	Exporter string `yaml:"exporter"`
-	// Endpoint of the OTLP collector (gRPC): host:port is plain text, http:// and https:// say so.
+	// Endpoint of the OTLP collector (gRPC): host:port is plain text, http:// and https:// say so. Empty: that of
+	// OTEL_EXPORTER_OTLP_ENDPOINT.
 	Endpoint string `yaml:"endpoint"`
 	// SampleRatio is the part of the traces that begin here that is recorded, 0 to 1; the sampling of a caller is followed.
 	SampleRatio float64 `yaml:"sampleRatio"`
@@ -68,7 +70,7 @@ func (c *Config) Validate(prefix string) error {
 		{"logFormat", c.LogFormat, []string{Text, JSON}},
 	} {
 		if f.value != "" && !slices.Contains(f.allowed, f.value) {
-			return errdefs.Invalid(prefix+f.name, "%q is none of %q", f.value, f.allowed)
+			return errdefs.Invalid(prefix+f.name, "%q is not one of %s", f.value, strings.Join(f.allowed, ", "))
 		}
 	}
 	switch {
@@ -82,5 +84,39 @@ func (c *Config) Validate(prefix string) error {
 			return errdefs.Invalid(prefix+"debugListen", "%q is not host:port", c.DebugListen)
 		}
 	}
+	if c.Exporter == OTLP {
+		return checkEndpoint(prefix+"endpoint", c.Endpoint)
+	}
 	return nil
+}
+
+func checkEndpoint(field, endpoint string) error {
+	if endpoint == "" {
+		if environmentEndpoint() != "" {
+			return nil
+		}
+		return errdefs.Invalid(field, "is empty, and the exporter is otlp").
+			WithRemedy("set it to the collector's gRPC address, such as 127.0.0.1:4317")
+	}
+	u, err := url.Parse(endpointURL(endpoint))
+	if err == nil {
+		_, _, err = net.SplitHostPort(u.Host)
+	}
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
+		return errdefs.Invalid(field, "%q is neither host:port nor http://host:port nor https://host:port", endpoint)
+	}
+	return nil
+}
+
+// endpointURL is the collector's URL.
+func endpointURL(s string) string {
+	if strings.Contains(s, "://") {
+		return s
+	}
+	return "http://" + s
+}
+
+// environmentEndpoint is the collector that OpenTelemetry's own variables name.
+func environmentEndpoint() string {
+	return cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"))
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -27,9 +28,15 @@ func (t *Telemetry) DebugAddr() net.Addr {
 	return t.debug.Addr()
 }
 
-// Run serves the debug listener until ctx ends, then shuts telemetry down within its budget.
+// Run serves the debug listener until ctx ends, then shuts telemetry down within its budget. A collector is sent the first
+// metrics at once: one that cannot be reached is news at the start.
 func (t *Telemetry) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	if t.to != nil {
+		wg.Go(func() { _ = t.meters.ForceFlush(ctx) }) // what failed was told
+	}
 	err := t.serveDebug(ctx)
+	wg.Wait()
 	return errors.Join(err, t.Shutdown(ctx))
 }
 

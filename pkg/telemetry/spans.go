@@ -3,7 +3,6 @@ package telemetry
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,7 +26,7 @@ var errShutdownOver = errors.New("the budget of the shutdown is over")
 type spanGate struct {
 	sdktrace.SpanProcessor // the batch processor
 	export                 sdktrace.SpanExporter
-	log                    *slog.Logger
+	to                     *collector
 
 	pending                  atomic.Int64
 	full, failed, atShutdown atomic.Int64
@@ -35,13 +34,12 @@ type spanGate struct {
 	closed context.Context //nolint:containedctx // its end is a state of the gate: no export may begin or go on
 	close  context.CancelCauseFunc
 
-	mu      sync.Mutex // guards what follows
-	failing bool       // the last export failed
-	ended   bool       // what is pending was counted as dropped
+	mu    sync.Mutex // guards ended
+	ended bool       // what is pending was counted as dropped
 }
 
-func newSpanGate(export sdktrace.SpanExporter, delay time.Duration, log *slog.Logger) *spanGate {
-	g := &spanGate{export: export, log: log}
+func newSpanGate(export sdktrace.SpanExporter, delay time.Duration, to *collector) *spanGate {
+	g := &spanGate{export: export, to: to}
 	g.closed, g.close = context.WithCancelCause(context.Background())
 	g.SpanProcessor = sdktrace.NewBatchSpanProcessor((*countedExporter)(g),
 		sdktrace.WithMaxQueueSize(spanQueue), sdktrace.WithMaxExportBatchSize(spanBatch),
@@ -82,25 +80,19 @@ func (g *spanGate) end() {
 
 func (g *spanGate) dropped() int64 { return g.full.Load() + g.failed.Load() + g.atShutdown.Load() }
 
-// settle counts a batch that left the queue. It logs the first failure of a row and the first success after it.
+// settle counts a batch that left the queue.
 func (g *spanGate) settle(n int64, err error) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.ended {
-		return
+	ended := g.ended
+	if !ended {
+		g.pending.Add(-n)
+		if err != nil {
+			g.failed.Add(n)
+		}
 	}
-	g.pending.Add(-n)
-	changed := g.failing != (err != nil)
-	g.failing = err != nil
-	if err != nil {
-		g.failed.Add(n)
-	}
-	switch {
-	case !changed:
-	case err != nil:
-		g.log.Warn("spans cannot be exported and are dropped", slog.String("error", err.Error()))
-	default:
-		g.log.Info("spans are exported again", slog.Int64("dropped", g.dropped()))
+	g.mu.Unlock()
+	if !ended {
+		g.to.settle(signalSpans, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,7 +46,8 @@ type Telemetry struct {
 
 	budget   time.Duration
 	log      *slog.Logger
-	gate     *spanGate // nil without exporter
+	to       *collector // nil without exporter
+	gate     *spanGate  // as above
 	tracers  *sdktrace.TracerProvider
 	meters   *sdkmetric.MeterProvider
 	registry *prometheus.Registry
@@ -120,13 +121,14 @@ func (t *Telemetry) openTraces(ctx context.Context, c *Config, res *resource.Res
 		if w == nil {
 			w = os.Stdout
 		}
-		delay = promptDelay
+		delay, t.to = promptDelay, t.collector(Stdout, "check where standard output goes")
 		export, err = stdouttrace.New(stdouttrace.WithWriter(w))
 	case OTLP:
 		opts := []otlptracegrpc.Option{otlptracegrpc.WithTimeout(exportTimeout)}
-		if url := endpoint(c.Endpoint); url != "" {
-			opts = append(opts, otlptracegrpc.WithEndpointURL(url))
+		if c.Endpoint != "" {
+			opts = append(opts, otlptracegrpc.WithEndpointURL(endpointURL(c.Endpoint)))
 		}
+		t.to = t.collector(cmp.Or(c.Endpoint, environmentEndpoint()), "check telemetry.endpoint, and that an OTLP collector listens there for gRPC")
 		export, err = otlptracegrpc.New(ctx, opts...)
 	default:
 		t.TracerProvider = noop.NewTracerProvider()
@@ -135,7 +137,7 @@ func (t *Telemetry) openTraces(ctx context.Context, c *Config, res *resource.Res
 	if err != nil {
 		return fmt.Errorf("make span exporter: %w", err)
 	}
-	t.gate = newSpanGate(export, delay, t.log)
+	t.gate = newSpanGate(export, delay, t.to)
 	t.tracers = sdktrace.NewTracerProvider(
 		sdktrace.WithResource(res),
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(c.SampleRatio))),
@@ -145,17 +147,8 @@ func (t *Telemetry) openTraces(ctx context.Context, c *Config, res *resource.Res
 	return nil
 }
 
-// endpoint returns the collector's URL, "" when the environment names it.
-func endpoint(s string) string {
-	switch {
-	case s == "" && (os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""):
-		return ""
-	case s == "":
-		return DefaultEndpoint
-	case strings.Contains(s, "://"):
-		return s
-	}
-	return "http://" + s
+func (t *Telemetry) collector(where, remedy string) *collector {
+	return &collector{where: where, remedy: remedy, log: t.log, dropped: t.DroppedSpans, failing: make(map[string]bool)}
 }
 
 func (t *Telemetry) openMetrics(ctx context.Context, c *Config, res *resource.Resource) error {
@@ -166,15 +159,17 @@ func (t *Telemetry) openMetrics(ctx context.Context, c *Config, res *resource.Re
 	}
 	opts := []sdkmetric.Option{sdkmetric.WithResource(res), sdkmetric.WithReader(prom)}
 	if c.Exporter == OTLP {
-		options := []otlpmetricgrpc.Option{otlpmetricgrpc.WithTimeout(exportTimeout)}
-		if url := endpoint(c.Endpoint); url != "" {
-			options = append(options, otlpmetricgrpc.WithEndpointURL(url))
+		options := []otlpmetricgrpc.Option{
+			otlpmetricgrpc.WithTimeout(exportTimeout), otlpmetricgrpc.WithRetry(otlpmetricgrpc.RetryConfig{}), // the next ones come soon
+		}
+		if c.Endpoint != "" {
+			options = append(options, otlpmetricgrpc.WithEndpointURL(endpointURL(c.Endpoint)))
 		}
 		export, err := otlpmetricgrpc.New(ctx, options...)
 		if err != nil {
 			return fmt.Errorf("make metrics exporter: %w", err)
 		}
-		opts = append(opts, sdkmetric.WithReader(sdkmetric.NewPeriodicReader(export,
+		opts = append(opts, sdkmetric.WithReader(sdkmetric.NewPeriodicReader(reportedMetrics{export, t.to},
 			sdkmetric.WithInterval(metricPeriod), sdkmetric.WithTimeout(exportTimeout))))
 	}
 	t.meters = sdkmetric.NewMeterProvider(opts...)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	metricscollector "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -136,13 +137,28 @@ func (s *traces) Export(ctx context.Context, _ *collector.ExportTraceServiceRequ
 	return &collector.ExportTraceServiceResponse{}, nil
 }
 
+// allMetrics is a collector of metrics that takes all of them.
+type allMetrics struct {
+	metricscollector.UnimplementedMetricsServiceServer
+}
+
+func (allMetrics) Export(context.Context, *metricscollector.ExportMetricsServiceRequest) (*metricscollector.ExportMetricsServiceResponse, error) {
+	return &metricscollector.ExportMetricsServiceResponse{}, nil
+}
+
 func serveCollector(t *testing.T, answer func(context.Context) error) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	return serveCollectorAt(t, "127.0.0.1:0", answer)
+}
+
+func serveCollectorAt(t *testing.T, addr string, answer func(context.Context) error) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := grpc.NewServer()
+	metricscollector.RegisterMetricsServiceServer(s, allMetrics{})
 	collector.RegisterTraceServiceServer(s, &traces{answer: answer})
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ln) }()
@@ -210,6 +226,55 @@ func TestT25_BadCollectorsDoNoHarm(t *testing.T) {
 				t.Errorf("wrote %d lines:\n%.2000s", c, log)
 			}
 		})
+	}
+}
+
+// An absent collector is told once, soon after the start and without a span, and so is that it has come.
+func TestAnAbsentCollectorIsToldOnce(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := closed.Addr().String()
+	_ = closed.Close()
+	log := newLines()
+	tel := open(t, telemetry.Config{Exporter: telemetry.OTLP, Endpoint: addr, SampleRatio: 1, LogWriter: log})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- tel.Run(ctx) }()
+	if line := <-log.c; !strings.Contains(line, "level=WARN") || !strings.Contains(line, addr) || !strings.Contains(line, "telemetry.endpoint") {
+		t.Errorf("told: %s", line)
+	}
+	meters, ok := tel.MeterProvider.(interface {
+		ForceFlush(ctx context.Context) error
+	})
+	if !ok {
+		t.Fatal("no way to flush")
+	}
+	for range 5 {
+		if err := meters.ForceFlush(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := strings.Count(log.String(), "\n"); n != 1 {
+		t.Errorf("told in %d lines:\n%s", n, log)
+	}
+
+	serveCollectorAt(t, addr, func(context.Context) error { return nil })
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(log.String(), "exported again") && time.Now().Before(deadline); <-tick.C {
+		_ = meters.ForceFlush(t.Context())
+	}
+	for range 5 {
+		_ = meters.ForceFlush(t.Context())
+	}
+	if got := log.String(); strings.Count(got, "exported again") != 1 || strings.Count(got, "\n") != 2 {
+		t.Errorf("told:\n%s", got)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
 
@@ -335,15 +400,35 @@ func TestLogFormats(t *testing.T) {
 func TestConfigIsChecked(t *testing.T) {
 	for field, c := range map[string]telemetry.Config{
 		"telemetry.exporter":        {Exporter: "jaeger"},
+		"telemetry.endpoint":        {Exporter: telemetry.OTLP},
 		"telemetry.logLevel":        {LogLevel: "loud"},
 		"telemetry.logFormat":       {LogFormat: "xml"},
 		"telemetry.sampleRatio":     {SampleRatio: 2},
 		"telemetry.debugListen":     {DebugListen: "here"},
 		"telemetry.shutdownTimeout": {ShutdownTimeout: -1},
 	} {
+		t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "")
 		if e := errdefs.As(c.Validate("telemetry")); e == nil || e.Field != field {
 			t.Errorf("%s: got %v", field, e)
 		}
+	}
+	for _, endpoint := range []string{"collector", "ftp://collector:4317", "http://:x", "a b:4317"} {
+		c := telemetry.Config{Exporter: telemetry.OTLP, Endpoint: endpoint}
+		if e := errdefs.As(c.Validate("")); e == nil || e.Field != "endpoint" || !strings.Contains(e.Msg, endpoint) {
+			t.Errorf("%s: got %v", endpoint, e)
+		}
+	}
+	for _, endpoint := range []string{"collector:4317", "http://[::1]:4317", "https://collector:4317"} {
+		if err := (&telemetry.Config{Exporter: telemetry.OTLP, Endpoint: endpoint}).Validate(""); err != nil {
+			t.Errorf("%s: %v", endpoint, err)
+		}
+	}
+	if err := (&telemetry.Config{LogLevel: "loud"}).Validate(""); err == nil || err.Error() != `logLevel: "loud" is not one of info, debug, warn, error` {
+		t.Errorf("got %v", err)
+	}
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4317")
+	if err := (&telemetry.Config{Exporter: telemetry.OTLP}).Validate(""); err != nil {
+		t.Errorf("named by the environment: %v", err)
 	}
 	if err := (&telemetry.Config{}).Validate(""); err != nil {
 		t.Errorf("the zero value: %v", err)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -58,7 +59,11 @@ func (osFS) Stat(name string) (Info, error) {
 	if err != nil {
 		return Info{}, classify(name, err)
 	}
-	return Info{Name: filepath.Base(name), Size: st.Size(), Dir: st.IsDir(), ModTime: st.ModTime()}, nil
+	info := Info{Name: filepath.Base(name), Size: st.Size(), Dir: st.IsDir(), ModTime: st.ModTime()}
+	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+		info.ID = sys.Ino
+	}
+	return info, nil
 }
 
 func (osFS) Rename(oldName, newName string) error {

@@ -48,6 +48,8 @@ type Info struct {
 	Size    int64
 	Dir     bool
 	ModTime time.Time
+	// ID tells a file from another that had its name before: the inode; 0 where there is none.
+	ID uint64
 }
 
 // File is an open file. Reads and writes at disjoint offsets may run concurrently.

@@ -9,32 +9,36 @@ import (
 	"time"
 )
 
+// maxIdle bounds the waiters that a mark keeps for reuse.
+const maxIdle = 1024
+
 // ErrTruncated is what waiters get whose mark was closed by a cut of the data behind it.
 var ErrTruncated = errors.New("watermark: the data behind it was cut")
 
 // ErrClosed is what waiters get whose mark was closed without a reason of its own.
 var ErrClosed = errors.New("watermark: closed")
 
-// maxIdle bounds the waiters that a mark keeps for reuse.
-const maxIdle = 1024
-
 // Mark is a growing int64. The zero value is not usable; see New. All methods may be called concurrently.
 type Mark struct {
 	value atomic.Int64
 
 	mu      sync.Mutex
-	waiters []*waiter // by want, lowest first; new ones are nearly always the highest
-	idle    []*waiter
-	err     error // not nil once closed
+	waiters []*waiter   // by want, lowest first; new ones are nearly always the highest
+	timer   *time.Timer // runs expire
+	alarm   time.Time   // when it does so next: no waiter's deadline is earlier; zero: not at all
+	err     error       // not nil once closed
 	done    chan struct{}
+
+	idleMu sync.Mutex // apart from mu, which Advance needs
+	idle   []*waiter
 }
 
 // waiter belongs to the goroutine in wait; next and the send to wake belong to who took it out of the queue.
 type waiter struct {
-	want  int64
-	wake  chan error // capacity 1
-	timer *time.Timer
-	next  *waiter
+	want     int64
+	deadline time.Time  // zero: none
+	wake     chan error // capacity 1
+	next     *waiter
 }
 
 // New makes a mark that stands at value.
@@ -78,6 +82,9 @@ func (m *Mark) Close(err error) {
 		return
 	}
 	m.err = err
+	if m.timer != nil {
+		m.timer.Stop()
+	}
 	woken := m.take(len(m.waiters))
 	close(m.done)
 	m.mu.Unlock()
@@ -127,55 +134,53 @@ func (m *Mark) WaitUntil(ctx context.Context, n int64, deadline time.Time) error
 	if m.value.Load() >= n {
 		return nil
 	}
-	w, err := m.enqueue(n)
+	w, err := m.enqueue(n, deadline)
 	if w == nil {
 		return err
-	}
-	var expired <-chan time.Time
-	if !deadline.IsZero() {
-		if w.timer == nil {
-			w.timer = time.NewTimer(time.Until(deadline))
-		} else {
-			w.timer.Reset(time.Until(deadline))
-		}
-		expired = w.timer.C
 	}
 	select {
 	case err = <-w.wake:
 	case <-ctx.Done():
 		err = m.abandon(w, ctx.Err())
-	case <-expired:
-		err = m.abandon(w, context.DeadlineExceeded)
 	}
-	if expired != nil {
-		w.timer.Stop()
-	}
-	m.mu.Lock()
-	if len(m.idle) < maxIdle {
-		m.idle = append(m.idle, w)
-	}
-	m.mu.Unlock()
+	m.giveBack(w)
 	return err
 }
 
+// waiter returns one that is in no queue.
+func (m *Mark) waiter() *waiter {
+	m.idleMu.Lock()
+	defer m.idleMu.Unlock()
+	k := len(m.idle)
+	if k == 0 {
+		return &waiter{wake: make(chan error, 1)}
+	}
+	w := m.idle[k-1]
+	m.idle = m.idle[:k-1]
+	return w
+}
+
+func (m *Mark) giveBack(w *waiter) {
+	m.idleMu.Lock()
+	defer m.idleMu.Unlock()
+	if len(m.idle) < maxIdle {
+		m.idle = append(m.idle, w)
+	}
+}
+
 // enqueue returns a queued waiter, or nil and the answer when there is nothing to wait for.
-func (m *Mark) enqueue(n int64) (*waiter, error) {
+func (m *Mark) enqueue(n int64, deadline time.Time) (*waiter, error) {
+	w := m.waiter()
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.value.Load() >= n {
-		return nil, nil //nolint:nilnil // nil, nil: the number is there already
+	if there, err := m.value.Load() >= n, m.err; there || err != nil {
+		m.mu.Unlock()
+		m.giveBack(w)
+		if there {
+			return nil, nil //nolint:nilnil // nil, nil: the number is there already
+		}
+		return nil, err
 	}
-	if m.err != nil {
-		return nil, m.err
-	}
-	var w *waiter
-	if k := len(m.idle); k > 0 {
-		w = m.idle[k-1]
-		m.idle = m.idle[:k-1]
-	} else {
-		w = &waiter{wake: make(chan error, 1)}
-	}
-	w.want = n
+	w.want, w.deadline = n, deadline
 	i := len(m.waiters)
 	m.waiters = append(m.waiters, w)
 	for i > 0 && m.waiters[i-1].want > n {
@@ -183,7 +188,48 @@ func (m *Mark) enqueue(n int64) (*waiter, error) {
 		i--
 	}
 	m.waiters[i] = w
+	m.arm(deadline)
+	m.mu.Unlock()
 	return w, nil
+}
+
+// arm sees to it that expire runs at the deadline at the latest. m.mu is held. The timer is not stopped when nobody waits any
+// more: it is one for all waiters, and the next one's deadline is mostly later.
+func (m *Mark) arm(deadline time.Time) {
+	if deadline.IsZero() || !m.alarm.IsZero() && !deadline.Before(m.alarm) {
+		return
+	}
+	m.alarm = deadline
+	if m.timer == nil {
+		m.timer = time.AfterFunc(time.Until(deadline), m.expire)
+	} else {
+		m.timer.Reset(time.Until(deadline))
+	}
+}
+
+// expire wakes those whose deadline has passed.
+func (m *Mark) expire() {
+	now := time.Now()
+	var first time.Time // deadline of those that stay
+	var late *waiter
+	m.mu.Lock()
+	m.waiters = slices.DeleteFunc(m.waiters, func(w *waiter) bool {
+		switch {
+		case w.deadline.IsZero():
+			return false
+		case w.deadline.After(now):
+			if first.IsZero() || w.deadline.Before(first) {
+				first = w.deadline
+			}
+			return false
+		}
+		w.next, late = late, w
+		return true
+	})
+	m.alarm = time.Time{}
+	m.arm(first)
+	m.mu.Unlock()
+	wakeAll(late, context.DeadlineExceeded)
 }
 
 // abandon takes w out of the queue and returns reason, unless w was woken in the meantime: then that answer stands.

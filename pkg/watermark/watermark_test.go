@@ -161,3 +161,40 @@ func BenchmarkAdvanceWithoutWaiters(b *testing.B) {
 		m.Advance(int64(i))
 	}
 }
+
+// TestDeadlinesOfManyWaiters: one timer serves them all, whatever the order of their deadlines, and stays quiet for those that
+// were woken in time.
+func TestDeadlinesOfManyWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := watermark.New(0)
+		start := time.Now()
+		var wg sync.WaitGroup
+		for i, ms := range []int{500, 100, 300, 200, 0, 400, 100} {
+			wg.Go(func() {
+				var deadline time.Time
+				if ms > 0 {
+					deadline = start.Add(time.Duration(ms) * time.Millisecond)
+				}
+				err := m.WaitUntil(t.Context(), int64(10+i), deadline)
+				switch took := time.Since(start).Milliseconds(); {
+				case ms == 0 || ms > 350:
+					if err != nil || took != 350 {
+						t.Errorf("with a deadline of %d ms: woken after %d ms: %v", ms, took, err)
+					}
+				case !errors.Is(err, context.DeadlineExceeded) || took != int64(ms):
+					t.Errorf("with a deadline of %d ms: %v after %d ms", ms, err, took)
+				}
+			})
+		}
+		<-time.After(350 * time.Millisecond)
+		m.Advance(100)
+		wg.Wait()
+		// The timer that is left finds nobody, and a later waiter gets one of its own.
+		<-time.After(time.Second)
+		began := time.Now()
+		err := m.WaitUntil(t.Context(), 200, began.Add(time.Millisecond))
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Millisecond {
+			t.Errorf("a later waiter: %v after %v", err, time.Since(began))
+		}
+	})
+}

@@ -299,3 +299,15 @@ func (s *Storage) FlushNow(context.Context, *storagev1.FlushNowRequest) (*storag
 	defer s.mu.Unlock()
 	return &storagev1.FlushNowResponse{FlushedOffset: s.first + int64(len(s.log))}, nil
 }
+
+// SearchOffset implements MessageService.
+func (s *Storage) SearchOffset(_ context.Context, req *storagev1.SearchOffsetRequest) (*storagev1.SearchOffsetResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.lists[queueKey(req.GetTopic(), req.GetQueueId())]
+	at := slices.IndexFunc(list, func(m *storagev1.StoredMessage) bool { return m.GetStoreTimestamp() >= req.GetStoreTimestamp() })
+	if at < 0 {
+		at = len(list)
+	}
+	return &storagev1.SearchOffsetResponse{QueueOffset: int64(at), MaxQueueOffset: int64(len(list))}, nil
+}

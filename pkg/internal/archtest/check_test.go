@@ -182,8 +182,14 @@ func allows(word, from, target string) bool {
 	if s := serviceOf(from); s != "" && target == s+"/internal/"+word {
 		return true
 	}
+	if under(from, harnesses) && target == harnesses+"/"+word {
+		return true
+	}
 	return target == "pkg/"+word
 }
+
+// harnesses run whole binaries.
+const harnesses = "deploy/e2e"
 
 // serviceOf returns services/NAME, or nothing for a package outside of services.
 func serviceOf(p string) string {

@@ -1293,7 +1293,9 @@ type ListQueuesRequest struct {
 	// Queues at most in one answer; 0: 1,000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the answer before.
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Count only messages that lie wholly below this offset of the log, bytes; 0: all that are readable.
+	BelowOffset   int64 `protobuf:"varint,4,opt,name=below_offset,json=belowOffset,proto3" json:"below_offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1347,6 +1349,13 @@ func (x *ListQueuesRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListQueuesRequest) GetBelowOffset() int64 {
+	if x != nil {
+		return x.BelowOffset
+	}
+	return 0
 }
 
 type Queue struct {
@@ -1469,6 +1478,129 @@ func (x *ListQueuesResponse) GetNextPageToken() string {
 	return ""
 }
 
+type SearchOffsetRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Topic   string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	QueueId int32                  `protobuf:"varint,2,opt,name=queue_id,json=queueId,proto3" json:"queue_id,omitempty"`
+	// Milliseconds since 1970, the store's clock.
+	StoreTimestamp int64 `protobuf:"varint,3,opt,name=store_timestamp,json=storeTimestamp,proto3" json:"store_timestamp,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *SearchOffsetRequest) Reset() {
+	*x = SearchOffsetRequest{}
+	mi := &file_tandem_storage_v1_message_service_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchOffsetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchOffsetRequest) ProtoMessage() {}
+
+func (x *SearchOffsetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tandem_storage_v1_message_service_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchOffsetRequest.ProtoReflect.Descriptor instead.
+func (*SearchOffsetRequest) Descriptor() ([]byte, []int) {
+	return file_tandem_storage_v1_message_service_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *SearchOffsetRequest) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *SearchOffsetRequest) GetQueueId() int32 {
+	if x != nil {
+		return x.QueueId
+	}
+	return 0
+}
+
+func (x *SearchOffsetRequest) GetStoreTimestamp() int64 {
+	if x != nil {
+		return x.StoreTimestamp
+	}
+	return 0
+}
+
+type SearchOffsetResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Queue offset of the first message stored at or after that time; max_queue_offset where there is none.
+	QueueOffset int64 `protobuf:"varint,1,opt,name=queue_offset,json=queueOffset,proto3" json:"queue_offset,omitempty"`
+	// First and next queue offset of the queue.
+	MinQueueOffset int64 `protobuf:"varint,2,opt,name=min_queue_offset,json=minQueueOffset,proto3" json:"min_queue_offset,omitempty"`
+	MaxQueueOffset int64 `protobuf:"varint,3,opt,name=max_queue_offset,json=maxQueueOffset,proto3" json:"max_queue_offset,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *SearchOffsetResponse) Reset() {
+	*x = SearchOffsetResponse{}
+	mi := &file_tandem_storage_v1_message_service_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchOffsetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchOffsetResponse) ProtoMessage() {}
+
+func (x *SearchOffsetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tandem_storage_v1_message_service_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchOffsetResponse.ProtoReflect.Descriptor instead.
+func (*SearchOffsetResponse) Descriptor() ([]byte, []int) {
+	return file_tandem_storage_v1_message_service_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *SearchOffsetResponse) GetQueueOffset() int64 {
+	if x != nil {
+		return x.QueueOffset
+	}
+	return 0
+}
+
+func (x *SearchOffsetResponse) GetMinQueueOffset() int64 {
+	if x != nil {
+		return x.MinQueueOffset
+	}
+	return 0
+}
+
+func (x *SearchOffsetResponse) GetMaxQueueOffset() int64 {
+	if x != nil {
+		return x.MaxQueueOffset
+	}
+	return 0
+}
+
 var File_tandem_storage_v1_message_service_proto protoreflect.FileDescriptor
 
 const file_tandem_storage_v1_message_service_proto_rawDesc = "" +
@@ -1572,12 +1704,13 @@ const file_tandem_storage_v1_message_service_proto_rawDesc = "" +
 	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x05R\x04size\"Q\n" +
 	"\x13GetByOffsetResponse\x12:\n" +
-	"\amessage\x18\x01 \x01(\v2 .tandem.storage.v1.StoredMessageR\amessage\"e\n" +
+	"\amessage\x18\x01 \x01(\v2 .tandem.storage.v1.StoredMessageR\amessage\"\x88\x01\n" +
 	"\x11ListQueuesRequest\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"\x8c\x01\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12!\n" +
+	"\fbelow_offset\x18\x04 \x01(\x03R\vbelowOffset\"\x8c\x01\n" +
 	"\x05Queue\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x19\n" +
 	"\bqueue_id\x18\x02 \x01(\x05R\aqueueId\x12(\n" +
@@ -1585,7 +1718,15 @@ const file_tandem_storage_v1_message_service_proto_rawDesc = "" +
 	"\x10max_queue_offset\x18\x04 \x01(\x03R\x0emaxQueueOffset\"n\n" +
 	"\x12ListQueuesResponse\x120\n" +
 	"\x06queues\x18\x01 \x03(\v2\x18.tandem.storage.v1.QueueR\x06queues\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken*\xaa\x02\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"o\n" +
+	"\x13SearchOffsetRequest\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x19\n" +
+	"\bqueue_id\x18\x02 \x01(\x05R\aqueueId\x12'\n" +
+	"\x0fstore_timestamp\x18\x03 \x01(\x03R\x0estoreTimestamp\"\x8d\x01\n" +
+	"\x14SearchOffsetResponse\x12!\n" +
+	"\fqueue_offset\x18\x01 \x01(\x03R\vqueueOffset\x12(\n" +
+	"\x10min_queue_offset\x18\x02 \x01(\x03R\x0eminQueueOffset\x12(\n" +
+	"\x10max_queue_offset\x18\x03 \x01(\x03R\x0emaxQueueOffset*\xaa\x02\n" +
 	"\tPutStatus\x12\x1a\n" +
 	"\x16PUT_STATUS_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11PUT_STATUS_PUT_OK\x10\x01\x12!\n" +
@@ -1603,7 +1744,7 @@ const file_tandem_storage_v1_message_service_proto_rawDesc = "" +
 	"\x19GET_STATUS_NO_NEW_MESSAGE\x10\x03\x12\x1f\n" +
 	"\x1bGET_STATUS_OFFSET_TOO_SMALL\x10\x04\x12\x1e\n" +
 	"\x1aGET_STATUS_OFFSET_OVERFLOW\x10\x05\x12\x17\n" +
-	"\x13GET_STATUS_NO_QUEUE\x10\x062\xe0\x04\n" +
+	"\x13GET_STATUS_NO_QUEUE\x10\x062\xc1\x05\n" +
 	"\x0eMessageService\x12D\n" +
 	"\x03Put\x12\x1d.tandem.storage.v1.PutRequest\x1a\x1e.tandem.storage.v1.PutResponse\x12S\n" +
 	"\bPutBatch\x12\".tandem.storage.v1.PutBatchRequest\x1a#.tandem.storage.v1.PutBatchResponse\x12Z\n" +
@@ -1612,7 +1753,8 @@ const file_tandem_storage_v1_message_service_proto_rawDesc = "" +
 	"\tGetStream\x12#.tandem.storage.v1.GetStreamRequest\x1a$.tandem.storage.v1.GetStreamResponse0\x01\x12\\\n" +
 	"\vGetByOffset\x12%.tandem.storage.v1.GetByOffsetRequest\x1a&.tandem.storage.v1.GetByOffsetResponse\x12Y\n" +
 	"\n" +
-	"ListQueues\x12$.tandem.storage.v1.ListQueuesRequest\x1a%.tandem.storage.v1.ListQueuesResponseB=Z;github.com/tandemlog/tandem/gen/tandem/storage/v1;storagev1b\x06proto3"
+	"ListQueues\x12$.tandem.storage.v1.ListQueuesRequest\x1a%.tandem.storage.v1.ListQueuesResponse\x12_\n" +
+	"\fSearchOffset\x12&.tandem.storage.v1.SearchOffsetRequest\x1a'.tandem.storage.v1.SearchOffsetResponseB=Z;github.com/tandemlog/tandem/gen/tandem/storage/v1;storagev1b\x06proto3"
 
 var (
 	file_tandem_storage_v1_message_service_proto_rawDescOnce sync.Once
@@ -1627,42 +1769,44 @@ func file_tandem_storage_v1_message_service_proto_rawDescGZIP() []byte {
 }
 
 var file_tandem_storage_v1_message_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_tandem_storage_v1_message_service_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_tandem_storage_v1_message_service_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_tandem_storage_v1_message_service_proto_goTypes = []any{
-	(PutStatus)(0),              // 0: tandem.storage.v1.PutStatus
-	(GetStatus)(0),              // 1: tandem.storage.v1.GetStatus
-	(*Message)(nil),             // 2: tandem.storage.v1.Message
-	(*PutRequest)(nil),          // 3: tandem.storage.v1.PutRequest
-	(*PutResult)(nil),           // 4: tandem.storage.v1.PutResult
-	(*PutResponse)(nil),         // 5: tandem.storage.v1.PutResponse
-	(*PutBatchRequest)(nil),     // 6: tandem.storage.v1.PutBatchRequest
-	(*PutBatchResponse)(nil),    // 7: tandem.storage.v1.PutBatchResponse
-	(*PutStreamRequest)(nil),    // 8: tandem.storage.v1.PutStreamRequest
-	(*PutStreamResponse)(nil),   // 9: tandem.storage.v1.PutStreamResponse
-	(*GetRequest)(nil),          // 10: tandem.storage.v1.GetRequest
-	(*StoredMessage)(nil),       // 11: tandem.storage.v1.StoredMessage
-	(*GetResponse)(nil),         // 12: tandem.storage.v1.GetResponse
-	(*GetStreamRequest)(nil),    // 13: tandem.storage.v1.GetStreamRequest
-	(*GetStreamResponse)(nil),   // 14: tandem.storage.v1.GetStreamResponse
-	(*GetByOffsetRequest)(nil),  // 15: tandem.storage.v1.GetByOffsetRequest
-	(*GetByOffsetResponse)(nil), // 16: tandem.storage.v1.GetByOffsetResponse
-	(*ListQueuesRequest)(nil),   // 17: tandem.storage.v1.ListQueuesRequest
-	(*Queue)(nil),               // 18: tandem.storage.v1.Queue
-	(*ListQueuesResponse)(nil),  // 19: tandem.storage.v1.ListQueuesResponse
-	nil,                         // 20: tandem.storage.v1.Message.PropertiesEntry
-	(*durationpb.Duration)(nil), // 21: google.protobuf.Duration
+	(PutStatus)(0),               // 0: tandem.storage.v1.PutStatus
+	(GetStatus)(0),               // 1: tandem.storage.v1.GetStatus
+	(*Message)(nil),              // 2: tandem.storage.v1.Message
+	(*PutRequest)(nil),           // 3: tandem.storage.v1.PutRequest
+	(*PutResult)(nil),            // 4: tandem.storage.v1.PutResult
+	(*PutResponse)(nil),          // 5: tandem.storage.v1.PutResponse
+	(*PutBatchRequest)(nil),      // 6: tandem.storage.v1.PutBatchRequest
+	(*PutBatchResponse)(nil),     // 7: tandem.storage.v1.PutBatchResponse
+	(*PutStreamRequest)(nil),     // 8: tandem.storage.v1.PutStreamRequest
+	(*PutStreamResponse)(nil),    // 9: tandem.storage.v1.PutStreamResponse
+	(*GetRequest)(nil),           // 10: tandem.storage.v1.GetRequest
+	(*StoredMessage)(nil),        // 11: tandem.storage.v1.StoredMessage
+	(*GetResponse)(nil),          // 12: tandem.storage.v1.GetResponse
+	(*GetStreamRequest)(nil),     // 13: tandem.storage.v1.GetStreamRequest
+	(*GetStreamResponse)(nil),    // 14: tandem.storage.v1.GetStreamResponse
+	(*GetByOffsetRequest)(nil),   // 15: tandem.storage.v1.GetByOffsetRequest
+	(*GetByOffsetResponse)(nil),  // 16: tandem.storage.v1.GetByOffsetResponse
+	(*ListQueuesRequest)(nil),    // 17: tandem.storage.v1.ListQueuesRequest
+	(*Queue)(nil),                // 18: tandem.storage.v1.Queue
+	(*ListQueuesResponse)(nil),   // 19: tandem.storage.v1.ListQueuesResponse
+	(*SearchOffsetRequest)(nil),  // 20: tandem.storage.v1.SearchOffsetRequest
+	(*SearchOffsetResponse)(nil), // 21: tandem.storage.v1.SearchOffsetResponse
+	nil,                          // 22: tandem.storage.v1.Message.PropertiesEntry
+	(*durationpb.Duration)(nil),  // 23: google.protobuf.Duration
 }
 var file_tandem_storage_v1_message_service_proto_depIdxs = []int32{
-	20, // 0: tandem.storage.v1.Message.properties:type_name -> tandem.storage.v1.Message.PropertiesEntry
+	22, // 0: tandem.storage.v1.Message.properties:type_name -> tandem.storage.v1.Message.PropertiesEntry
 	2,  // 1: tandem.storage.v1.PutRequest.message:type_name -> tandem.storage.v1.Message
-	21, // 2: tandem.storage.v1.PutRequest.timeout:type_name -> google.protobuf.Duration
+	23, // 2: tandem.storage.v1.PutRequest.timeout:type_name -> google.protobuf.Duration
 	0,  // 3: tandem.storage.v1.PutResult.status:type_name -> tandem.storage.v1.PutStatus
 	4,  // 4: tandem.storage.v1.PutResponse.result:type_name -> tandem.storage.v1.PutResult
 	2,  // 5: tandem.storage.v1.PutBatchRequest.messages:type_name -> tandem.storage.v1.Message
-	21, // 6: tandem.storage.v1.PutBatchRequest.timeout:type_name -> google.protobuf.Duration
+	23, // 6: tandem.storage.v1.PutBatchRequest.timeout:type_name -> google.protobuf.Duration
 	4,  // 7: tandem.storage.v1.PutBatchResponse.results:type_name -> tandem.storage.v1.PutResult
 	2,  // 8: tandem.storage.v1.PutStreamRequest.messages:type_name -> tandem.storage.v1.Message
-	21, // 9: tandem.storage.v1.PutStreamRequest.timeout:type_name -> google.protobuf.Duration
+	23, // 9: tandem.storage.v1.PutStreamRequest.timeout:type_name -> google.protobuf.Duration
 	4,  // 10: tandem.storage.v1.PutStreamResponse.results:type_name -> tandem.storage.v1.PutResult
 	2,  // 11: tandem.storage.v1.StoredMessage.message:type_name -> tandem.storage.v1.Message
 	1,  // 12: tandem.storage.v1.GetResponse.status:type_name -> tandem.storage.v1.GetStatus
@@ -1677,15 +1821,17 @@ var file_tandem_storage_v1_message_service_proto_depIdxs = []int32{
 	13, // 21: tandem.storage.v1.MessageService.GetStream:input_type -> tandem.storage.v1.GetStreamRequest
 	15, // 22: tandem.storage.v1.MessageService.GetByOffset:input_type -> tandem.storage.v1.GetByOffsetRequest
 	17, // 23: tandem.storage.v1.MessageService.ListQueues:input_type -> tandem.storage.v1.ListQueuesRequest
-	5,  // 24: tandem.storage.v1.MessageService.Put:output_type -> tandem.storage.v1.PutResponse
-	7,  // 25: tandem.storage.v1.MessageService.PutBatch:output_type -> tandem.storage.v1.PutBatchResponse
-	9,  // 26: tandem.storage.v1.MessageService.PutStream:output_type -> tandem.storage.v1.PutStreamResponse
-	12, // 27: tandem.storage.v1.MessageService.Get:output_type -> tandem.storage.v1.GetResponse
-	14, // 28: tandem.storage.v1.MessageService.GetStream:output_type -> tandem.storage.v1.GetStreamResponse
-	16, // 29: tandem.storage.v1.MessageService.GetByOffset:output_type -> tandem.storage.v1.GetByOffsetResponse
-	19, // 30: tandem.storage.v1.MessageService.ListQueues:output_type -> tandem.storage.v1.ListQueuesResponse
-	24, // [24:31] is the sub-list for method output_type
-	17, // [17:24] is the sub-list for method input_type
+	20, // 24: tandem.storage.v1.MessageService.SearchOffset:input_type -> tandem.storage.v1.SearchOffsetRequest
+	5,  // 25: tandem.storage.v1.MessageService.Put:output_type -> tandem.storage.v1.PutResponse
+	7,  // 26: tandem.storage.v1.MessageService.PutBatch:output_type -> tandem.storage.v1.PutBatchResponse
+	9,  // 27: tandem.storage.v1.MessageService.PutStream:output_type -> tandem.storage.v1.PutStreamResponse
+	12, // 28: tandem.storage.v1.MessageService.Get:output_type -> tandem.storage.v1.GetResponse
+	14, // 29: tandem.storage.v1.MessageService.GetStream:output_type -> tandem.storage.v1.GetStreamResponse
+	16, // 30: tandem.storage.v1.MessageService.GetByOffset:output_type -> tandem.storage.v1.GetByOffsetResponse
+	19, // 31: tandem.storage.v1.MessageService.ListQueues:output_type -> tandem.storage.v1.ListQueuesResponse
+	21, // 32: tandem.storage.v1.MessageService.SearchOffset:output_type -> tandem.storage.v1.SearchOffsetResponse
+	25, // [25:33] is the sub-list for method output_type
+	17, // [17:25] is the sub-list for method input_type
 	17, // [17:17] is the sub-list for extension type_name
 	17, // [17:17] is the sub-list for extension extendee
 	0,  // [0:17] is the sub-list for field type_name
@@ -1706,7 +1852,7 @@ func file_tandem_storage_v1_message_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tandem_storage_v1_message_service_proto_rawDesc), len(file_tandem_storage_v1_message_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   19,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

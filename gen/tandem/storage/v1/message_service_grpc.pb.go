@@ -19,13 +19,14 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	MessageService_Put_FullMethodName         = "/tandem.storage.v1.MessageService/Put"
-	MessageService_PutBatch_FullMethodName    = "/tandem.storage.v1.MessageService/PutBatch"
-	MessageService_PutStream_FullMethodName   = "/tandem.storage.v1.MessageService/PutStream"
-	MessageService_Get_FullMethodName         = "/tandem.storage.v1.MessageService/Get"
-	MessageService_GetStream_FullMethodName   = "/tandem.storage.v1.MessageService/GetStream"
-	MessageService_GetByOffset_FullMethodName = "/tandem.storage.v1.MessageService/GetByOffset"
-	MessageService_ListQueues_FullMethodName  = "/tandem.storage.v1.MessageService/ListQueues"
+	MessageService_Put_FullMethodName          = "/tandem.storage.v1.MessageService/Put"
+	MessageService_PutBatch_FullMethodName     = "/tandem.storage.v1.MessageService/PutBatch"
+	MessageService_PutStream_FullMethodName    = "/tandem.storage.v1.MessageService/PutStream"
+	MessageService_Get_FullMethodName          = "/tandem.storage.v1.MessageService/Get"
+	MessageService_GetStream_FullMethodName    = "/tandem.storage.v1.MessageService/GetStream"
+	MessageService_GetByOffset_FullMethodName  = "/tandem.storage.v1.MessageService/GetByOffset"
+	MessageService_ListQueues_FullMethodName   = "/tandem.storage.v1.MessageService/ListQueues"
+	MessageService_SearchOffset_FullMethodName = "/tandem.storage.v1.MessageService/SearchOffset"
 )
 
 // MessageServiceClient is the client API for MessageService service.
@@ -50,6 +51,8 @@ type MessageServiceClient interface {
 	GetByOffset(ctx context.Context, in *GetByOffsetRequest, opts ...grpc.CallOption) (*GetByOffsetResponse, error)
 	// ListQueues lists queues with their first and next queue offset.
 	ListQueues(ctx context.Context, in *ListQueuesRequest, opts ...grpc.CallOption) (*ListQueuesResponse, error)
+	// SearchOffset finds the first message of a queue that was stored at or after a time.
+	SearchOffset(ctx context.Context, in *SearchOffsetRequest, opts ...grpc.CallOption) (*SearchOffsetResponse, error)
 }
 
 type messageServiceClient struct {
@@ -142,6 +145,16 @@ func (c *messageServiceClient) ListQueues(ctx context.Context, in *ListQueuesReq
 	return out, nil
 }
 
+func (c *messageServiceClient) SearchOffset(ctx context.Context, in *SearchOffsetRequest, opts ...grpc.CallOption) (*SearchOffsetResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SearchOffsetResponse)
+	err := c.cc.Invoke(ctx, MessageService_SearchOffset_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // MessageServiceServer is the server API for MessageService service.
 // All implementations must embed UnimplementedMessageServiceServer
 // for forward compatibility.
@@ -164,6 +177,8 @@ type MessageServiceServer interface {
 	GetByOffset(context.Context, *GetByOffsetRequest) (*GetByOffsetResponse, error)
 	// ListQueues lists queues with their first and next queue offset.
 	ListQueues(context.Context, *ListQueuesRequest) (*ListQueuesResponse, error)
+	// SearchOffset finds the first message of a queue that was stored at or after a time.
+	SearchOffset(context.Context, *SearchOffsetRequest) (*SearchOffsetResponse, error)
 	mustEmbedUnimplementedMessageServiceServer()
 }
 
@@ -194,6 +209,9 @@ func (UnimplementedMessageServiceServer) GetByOffset(context.Context, *GetByOffs
 }
 func (UnimplementedMessageServiceServer) ListQueues(context.Context, *ListQueuesRequest) (*ListQueuesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListQueues not implemented")
+}
+func (UnimplementedMessageServiceServer) SearchOffset(context.Context, *SearchOffsetRequest) (*SearchOffsetResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SearchOffset not implemented")
 }
 func (UnimplementedMessageServiceServer) mustEmbedUnimplementedMessageServiceServer() {}
 func (UnimplementedMessageServiceServer) testEmbeddedByValue()                        {}
@@ -324,6 +342,24 @@ func _MessageService_ListQueues_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _MessageService_SearchOffset_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SearchOffsetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MessageServiceServer).SearchOffset(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MessageService_SearchOffset_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MessageServiceServer).SearchOffset(ctx, req.(*SearchOffsetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // MessageService_ServiceDesc is the grpc.ServiceDesc for MessageService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -350,6 +386,10 @@ var MessageService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListQueues",
 			Handler:    _MessageService_ListQueues_Handler,
+		},
+		{
+			MethodName: "SearchOffset",
+			Handler:    _MessageService_SearchOffset_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

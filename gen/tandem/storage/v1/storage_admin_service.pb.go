@@ -624,6 +624,141 @@ func (x *Rollback) GetWhole() bool {
 	return false
 }
 
+// KnownDamage is what the node has found to be wrong with its log and queues since its start, serves around, and has not repaired.
+type KnownDamage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Stretches of the log that begin with no sound record, and units of queues. With very many damages these are upper bounds.
+	Records int64 `protobuf:"varint,1,opt,name=records,proto3" json:"records,omitempty"`
+	Units   int64 `protobuf:"varint,2,opt,name=units,proto3" json:"units,omitempty"`
+	// By offset: all of them, or the first eight and the last eight.
+	Places        []*DamagedPlace `protobuf:"bytes,3,rep,name=places,proto3" json:"places,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KnownDamage) Reset() {
+	*x = KnownDamage{}
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KnownDamage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KnownDamage) ProtoMessage() {}
+
+func (x *KnownDamage) ProtoReflect() protoreflect.Message {
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KnownDamage.ProtoReflect.Descriptor instead.
+func (*KnownDamage) Descriptor() ([]byte, []int) {
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *KnownDamage) GetRecords() int64 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
+func (x *KnownDamage) GetUnits() int64 {
+	if x != nil {
+		return x.Units
+	}
+	return 0
+}
+
+func (x *KnownDamage) GetPlaces() []*DamagedPlace {
+	if x != nil {
+		return x.Places
+	}
+	return nil
+}
+
+// DamagedPlace is one of them.
+type DamagedPlace struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the bad record to where the next sound one begins; of a unit, its record, bytes.
+	FromOffset int64 `protobuf:"varint,1,opt,name=from_offset,json=fromOffset,proto3" json:"from_offset,omitempty"`
+	ToOffset   int64 `protobuf:"varint,2,opt,name=to_offset,json=toOffset,proto3" json:"to_offset,omitempty"`
+	// The unit, as topic/queue unit N; empty: the record is damaged.
+	Unit string `protobuf:"bytes,3,opt,name=unit,proto3" json:"unit,omitempty"`
+	// Who has found it first: recovery, dispatch or scrub.
+	FoundBy       string `protobuf:"bytes,4,opt,name=found_by,json=foundBy,proto3" json:"found_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DamagedPlace) Reset() {
+	*x = DamagedPlace{}
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DamagedPlace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DamagedPlace) ProtoMessage() {}
+
+func (x *DamagedPlace) ProtoReflect() protoreflect.Message {
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DamagedPlace.ProtoReflect.Descriptor instead.
+func (*DamagedPlace) Descriptor() ([]byte, []int) {
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *DamagedPlace) GetFromOffset() int64 {
+	if x != nil {
+		return x.FromOffset
+	}
+	return 0
+}
+
+func (x *DamagedPlace) GetToOffset() int64 {
+	if x != nil {
+		return x.ToOffset
+	}
+	return 0
+}
+
+func (x *DamagedPlace) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *DamagedPlace) GetFoundBy() string {
+	if x != nil {
+		return x.FoundBy
+	}
+	return ""
+}
+
 type StatusResponse struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Cluster    string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
@@ -650,14 +785,18 @@ type StatusResponse struct {
 	StartedAt    *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	Version      string                 `protobuf:"bytes,19,opt,name=version,proto3" json:"version,omitempty"`
 	// Free bytes of the disk that holds the log.
-	DiskFree      int64 `protobuf:"varint,20,opt,name=disk_free,json=diskFree,proto3" json:"disk_free,omitempty"`
+	DiskFree int64 `protobuf:"varint,20,opt,name=disk_free,json=diskFree,proto3" json:"disk_free,omitempty"`
+	// Unset: none is known. A scrub finds what nobody has met yet.
+	Damage *KnownDamage `protobuf:"bytes,21,opt,name=damage,proto3" json:"damage,omitempty"`
+	// Unset: the storage runs without a config sync service.
+	TopicTable    *TopicTableStatus `protobuf:"bytes,22,opt,name=topic_table,json=topicTable,proto3" json:"topic_table,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[5]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -669,7 +808,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[5]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -682,7 +821,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{5}
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StatusResponse) GetCluster() string {
@@ -825,6 +964,117 @@ func (x *StatusResponse) GetDiskFree() int64 {
 	return 0
 }
 
+func (x *StatusResponse) GetDamage() *KnownDamage {
+	if x != nil {
+		return x.Damage
+	}
+	return nil
+}
+
+func (x *StatusResponse) GetTopicTable() *TopicTableStatus {
+	if x != nil {
+		return x.TopicTable
+	}
+	return nil
+}
+
+// TopicTableStatus is the view of the topic table that the config sync service keeps.
+type TopicTableStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// gRPC address of the node's config sync service, host:port.
+	Address string `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	// The view follows the table; when not, reason and remedy say why, and the last view holds.
+	Current bool `protobuf:"varint,2,opt,name=current,proto3" json:"current,omitempty"`
+	// There was a table since the start. Until then every topic has defaultTopicQueueNums queues.
+	Known  bool  `protobuf:"varint,3,opt,name=known,proto3" json:"known,omitempty"`
+	Topics int64 `protobuf:"varint,4,opt,name=topics,proto3" json:"topics,omitempty"`
+	// Last answer of the service that was taken.
+	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	Remedy        string                 `protobuf:"bytes,7,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopicTableStatus) Reset() {
+	*x = TopicTableStatus{}
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopicTableStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopicTableStatus) ProtoMessage() {}
+
+func (x *TopicTableStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopicTableStatus.ProtoReflect.Descriptor instead.
+func (*TopicTableStatus) Descriptor() ([]byte, []int) {
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *TopicTableStatus) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *TopicTableStatus) GetCurrent() bool {
+	if x != nil {
+		return x.Current
+	}
+	return false
+}
+
+func (x *TopicTableStatus) GetKnown() bool {
+	if x != nil {
+		return x.Known
+	}
+	return false
+}
+
+func (x *TopicTableStatus) GetTopics() int64 {
+	if x != nil {
+		return x.Topics
+	}
+	return 0
+}
+
+func (x *TopicTableStatus) GetUpdatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UpdatedAt
+	}
+	return nil
+}
+
+func (x *TopicTableStatus) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *TopicTableStatus) GetRemedy() string {
+	if x != nil {
+		return x.Remedy
+	}
+	return ""
+}
+
 type WatchStatusRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Time between answers, 100 ms to 1 h; unset: 1 s.
@@ -835,7 +1085,7 @@ type WatchStatusRequest struct {
 
 func (x *WatchStatusRequest) Reset() {
 	*x = WatchStatusRequest{}
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[6]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -847,7 +1097,7 @@ func (x *WatchStatusRequest) String() string {
 func (*WatchStatusRequest) ProtoMessage() {}
 
 func (x *WatchStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[6]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -860,7 +1110,7 @@ func (x *WatchStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStatusRequest.ProtoReflect.Descriptor instead.
 func (*WatchStatusRequest) Descriptor() ([]byte, []int) {
-	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{6}
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WatchStatusRequest) GetInterval() *durationpb.Duration {
@@ -879,7 +1129,7 @@ type WatchStatusResponse struct {
 
 func (x *WatchStatusResponse) Reset() {
 	*x = WatchStatusResponse{}
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[7]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -891,7 +1141,7 @@ func (x *WatchStatusResponse) String() string {
 func (*WatchStatusResponse) ProtoMessage() {}
 
 func (x *WatchStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[7]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -904,7 +1154,7 @@ func (x *WatchStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStatusResponse.ProtoReflect.Descriptor instead.
 func (*WatchStatusResponse) Descriptor() ([]byte, []int) {
-	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{7}
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WatchStatusResponse) GetStatus() *StatusResponse {
@@ -925,7 +1175,7 @@ type RangeRequest struct {
 
 func (x *RangeRequest) Reset() {
 	*x = RangeRequest{}
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[8]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -937,7 +1187,7 @@ func (x *RangeRequest) String() string {
 func (*RangeRequest) ProtoMessage() {}
 
 func (x *RangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[8]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -950,7 +1200,7 @@ func (x *RangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RangeRequest.ProtoReflect.Descriptor instead.
 func (*RangeRequest) Descriptor() ([]byte, []int) {
-	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{8}
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RangeRequest) GetFromOffset() int64 {
@@ -978,7 +1228,7 @@ type RangeResponse struct {
 
 func (x *RangeResponse) Reset() {
 	*x = RangeResponse{}
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[9]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -990,7 +1240,7 @@ func (x *RangeResponse) String() string {
 func (*RangeResponse) ProtoMessage() {}
 
 func (x *RangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[9]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1003,7 +1253,7 @@ func (x *RangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RangeResponse.ProtoReflect.Descriptor instead.
 func (*RangeResponse) Descriptor() ([]byte, []int) {
-	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{9}
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RangeResponse) GetOffset() int64 {
@@ -1033,7 +1283,7 @@ type ChecksumRequest struct {
 
 func (x *ChecksumRequest) Reset() {
 	*x = ChecksumRequest{}
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[10]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1045,7 +1295,7 @@ func (x *ChecksumRequest) String() string {
 func (*ChecksumRequest) ProtoMessage() {}
 
 func (x *ChecksumRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[10]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1058,7 +1308,7 @@ func (x *ChecksumRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChecksumRequest.ProtoReflect.Descriptor instead.
 func (*ChecksumRequest) Descriptor() ([]byte, []int) {
-	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{10}
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ChecksumRequest) GetFromOffset() int64 {
@@ -1096,7 +1346,7 @@ type ChecksumResponse struct {
 
 func (x *ChecksumResponse) Reset() {
 	*x = ChecksumResponse{}
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[11]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1108,7 +1358,7 @@ func (x *ChecksumResponse) String() string {
 func (*ChecksumResponse) ProtoMessage() {}
 
 func (x *ChecksumResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[11]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1121,7 +1371,7 @@ func (x *ChecksumResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChecksumResponse.ProtoReflect.Descriptor instead.
 func (*ChecksumResponse) Descriptor() ([]byte, []int) {
-	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{11}
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ChecksumResponse) GetChecksums() []uint32 {
@@ -1160,7 +1410,7 @@ type FlushNowRequest struct {
 
 func (x *FlushNowRequest) Reset() {
 	*x = FlushNowRequest{}
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[12]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1172,7 +1422,7 @@ func (x *FlushNowRequest) String() string {
 func (*FlushNowRequest) ProtoMessage() {}
 
 func (x *FlushNowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[12]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1185,7 +1435,7 @@ func (x *FlushNowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlushNowRequest.ProtoReflect.Descriptor instead.
 func (*FlushNowRequest) Descriptor() ([]byte, []int) {
-	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{12}
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{15}
 }
 
 type FlushNowResponse struct {
@@ -1197,7 +1447,7 @@ type FlushNowResponse struct {
 
 func (x *FlushNowResponse) Reset() {
 	*x = FlushNowResponse{}
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[13]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1209,7 +1459,7 @@ func (x *FlushNowResponse) String() string {
 func (*FlushNowResponse) ProtoMessage() {}
 
 func (x *FlushNowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[13]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1222,7 +1472,7 @@ func (x *FlushNowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlushNowResponse.ProtoReflect.Descriptor instead.
 func (*FlushNowResponse) Descriptor() ([]byte, []int) {
-	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{13}
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *FlushNowResponse) GetFlushedOffset() int64 {
@@ -1245,7 +1495,7 @@ type PromoteRequest struct {
 
 func (x *PromoteRequest) Reset() {
 	*x = PromoteRequest{}
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[14]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1257,7 +1507,7 @@ func (x *PromoteRequest) String() string {
 func (*PromoteRequest) ProtoMessage() {}
 
 func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[14]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1270,7 +1520,7 @@ func (x *PromoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteRequest.ProtoReflect.Descriptor instead.
 func (*PromoteRequest) Descriptor() ([]byte, []int) {
-	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{14}
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PromoteRequest) GetForce() bool {
@@ -1297,7 +1547,7 @@ type PromoteResponse struct {
 
 func (x *PromoteResponse) Reset() {
 	*x = PromoteResponse{}
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[15]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1309,7 +1559,7 @@ func (x *PromoteResponse) String() string {
 func (*PromoteResponse) ProtoMessage() {}
 
 func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[15]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1322,7 +1572,7 @@ func (x *PromoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteResponse.ProtoReflect.Descriptor instead.
 func (*PromoteResponse) Descriptor() ([]byte, []int) {
-	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{15}
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PromoteResponse) GetEpoch() int64 {
@@ -1368,7 +1618,7 @@ type DemoteRequest struct {
 
 func (x *DemoteRequest) Reset() {
 	*x = DemoteRequest{}
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[16]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1380,7 +1630,7 @@ func (x *DemoteRequest) String() string {
 func (*DemoteRequest) ProtoMessage() {}
 
 func (x *DemoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[16]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1393,7 +1643,7 @@ func (x *DemoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DemoteRequest.ProtoReflect.Descriptor instead.
 func (*DemoteRequest) Descriptor() ([]byte, []int) {
-	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{16}
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{19}
 }
 
 type DemoteResponse struct {
@@ -1408,7 +1658,7 @@ type DemoteResponse struct {
 
 func (x *DemoteResponse) Reset() {
 	*x = DemoteResponse{}
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[17]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1670,7 @@ func (x *DemoteResponse) String() string {
 func (*DemoteResponse) ProtoMessage() {}
 
 func (x *DemoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[17]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1683,7 @@ func (x *DemoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DemoteResponse.ProtoReflect.Descriptor instead.
 func (*DemoteResponse) Descriptor() ([]byte, []int) {
-	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{17}
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DemoteResponse) GetEndOffset() int64 {
@@ -1458,7 +1708,7 @@ type ListRollbacksRequest struct {
 
 func (x *ListRollbacksRequest) Reset() {
 	*x = ListRollbacksRequest{}
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[18]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1470,7 +1720,7 @@ func (x *ListRollbacksRequest) String() string {
 func (*ListRollbacksRequest) ProtoMessage() {}
 
 func (x *ListRollbacksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[18]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1483,7 +1733,7 @@ func (x *ListRollbacksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRollbacksRequest.ProtoReflect.Descriptor instead.
 func (*ListRollbacksRequest) Descriptor() ([]byte, []int) {
-	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{18}
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{21}
 }
 
 type ListRollbacksResponse struct {
@@ -1495,7 +1745,7 @@ type ListRollbacksResponse struct {
 
 func (x *ListRollbacksResponse) Reset() {
 	*x = ListRollbacksResponse{}
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[19]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1507,7 +1757,7 @@ func (x *ListRollbacksResponse) String() string {
 func (*ListRollbacksResponse) ProtoMessage() {}
 
 func (x *ListRollbacksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[19]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1520,7 +1770,7 @@ func (x *ListRollbacksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRollbacksResponse.ProtoReflect.Descriptor instead.
 func (*ListRollbacksResponse) Descriptor() ([]byte, []int) {
-	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{19}
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListRollbacksResponse) GetRollbacks() []*Rollback {
@@ -1542,7 +1792,7 @@ type ReadRollbackRequest struct {
 
 func (x *ReadRollbackRequest) Reset() {
 	*x = ReadRollbackRequest{}
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[20]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1554,7 +1804,7 @@ func (x *ReadRollbackRequest) String() string {
 func (*ReadRollbackRequest) ProtoMessage() {}
 
 func (x *ReadRollbackRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[20]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1567,7 +1817,7 @@ func (x *ReadRollbackRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadRollbackRequest.ProtoReflect.Descriptor instead.
 func (*ReadRollbackRequest) Descriptor() ([]byte, []int) {
-	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{20}
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ReadRollbackRequest) GetName() string {
@@ -1600,7 +1850,7 @@ type ReadRollbackResponse struct {
 
 func (x *ReadRollbackResponse) Reset() {
 	*x = ReadRollbackResponse{}
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[21]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1612,7 +1862,7 @@ func (x *ReadRollbackResponse) String() string {
 func (*ReadRollbackResponse) ProtoMessage() {}
 
 func (x *ReadRollbackResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[21]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1625,7 +1875,7 @@ func (x *ReadRollbackResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadRollbackResponse.ProtoReflect.Descriptor instead.
 func (*ReadRollbackResponse) Descriptor() ([]byte, []int) {
-	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{21}
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ReadRollbackResponse) GetOffset() int64 {
@@ -1669,7 +1919,7 @@ type RollbackGap struct {
 
 func (x *RollbackGap) Reset() {
 	*x = RollbackGap{}
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[22]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1681,7 +1931,7 @@ func (x *RollbackGap) String() string {
 func (*RollbackGap) ProtoMessage() {}
 
 func (x *RollbackGap) ProtoReflect() protoreflect.Message {
-	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[22]
+	mi := &file_tandem_storage_v1_storage_admin_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1694,7 +1944,7 @@ func (x *RollbackGap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackGap.ProtoReflect.Descriptor instead.
 func (*RollbackGap) Descriptor() ([]byte, []int) {
-	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{22}
+	return file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RollbackGap) GetFromOffset() int64 {
@@ -1769,7 +2019,17 @@ const file_tandem_storage_v1_storage_admin_service_proto_rawDesc = "" +
 	"\x05epoch\x18\x03 \x01(\x03R\x05epoch\x12\x12\n" +
 	"\x04size\x18\x04 \x01(\x03R\x04size\x12\x12\n" +
 	"\x04name\x18\x05 \x01(\tR\x04name\x12\x14\n" +
-	"\x05whole\x18\x06 \x01(\bR\x05whole\"\x8f\x06\n" +
+	"\x05whole\x18\x06 \x01(\bR\x05whole\"v\n" +
+	"\vKnownDamage\x12\x18\n" +
+	"\arecords\x18\x01 \x01(\x03R\arecords\x12\x14\n" +
+	"\x05units\x18\x02 \x01(\x03R\x05units\x127\n" +
+	"\x06places\x18\x03 \x03(\v2\x1f.tandem.storage.v1.DamagedPlaceR\x06places\"{\n" +
+	"\fDamagedPlace\x12\x1f\n" +
+	"\vfrom_offset\x18\x01 \x01(\x03R\n" +
+	"fromOffset\x12\x1b\n" +
+	"\tto_offset\x18\x02 \x01(\x03R\btoOffset\x12\x12\n" +
+	"\x04unit\x18\x03 \x01(\tR\x04unit\x12\x19\n" +
+	"\bfound_by\x18\x04 \x01(\tR\afoundBy\"\x8d\a\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x1f\n" +
 	"\vbroker_name\x18\x02 \x01(\tR\n" +
@@ -1795,7 +2055,19 @@ const file_tandem_storage_v1_storage_admin_service_proto_rawDesc = "" +
 	"\n" +
 	"started_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12\x18\n" +
 	"\aversion\x18\x13 \x01(\tR\aversion\x12\x1b\n" +
-	"\tdisk_free\x18\x14 \x01(\x03R\bdiskFree\"K\n" +
+	"\tdisk_free\x18\x14 \x01(\x03R\bdiskFree\x126\n" +
+	"\x06damage\x18\x15 \x01(\v2\x1e.tandem.storage.v1.KnownDamageR\x06damage\x12D\n" +
+	"\vtopic_table\x18\x16 \x01(\v2#.tandem.storage.v1.TopicTableStatusR\n" +
+	"topicTable\"\xdf\x01\n" +
+	"\x10TopicTableStatus\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x18\n" +
+	"\acurrent\x18\x02 \x01(\bR\acurrent\x12\x14\n" +
+	"\x05known\x18\x03 \x01(\bR\x05known\x12\x16\n" +
+	"\x06topics\x18\x04 \x01(\x03R\x06topics\x129\n" +
+	"\n" +
+	"updated_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06remedy\x18\a \x01(\tR\x06remedy\"K\n" +
 	"\x12WatchStatusRequest\x125\n" +
 	"\binterval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\binterval\"P\n" +
 	"\x13WatchStatusResponse\x129\n" +
@@ -1890,7 +2162,7 @@ func file_tandem_storage_v1_storage_admin_service_proto_rawDescGZIP() []byte {
 }
 
 var file_tandem_storage_v1_storage_admin_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_tandem_storage_v1_storage_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_tandem_storage_v1_storage_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_tandem_storage_v1_storage_admin_service_proto_goTypes = []any{
 	(Role)(0),                     // 0: tandem.storage.v1.Role
 	(LinkState)(0),                // 1: tandem.storage.v1.LinkState
@@ -1899,81 +2171,88 @@ var file_tandem_storage_v1_storage_admin_service_proto_goTypes = []any{
 	(*SlaveStatus)(nil),           // 4: tandem.storage.v1.SlaveStatus
 	(*UpstreamStatus)(nil),        // 5: tandem.storage.v1.UpstreamStatus
 	(*Rollback)(nil),              // 6: tandem.storage.v1.Rollback
-	(*StatusResponse)(nil),        // 7: tandem.storage.v1.StatusResponse
-	(*WatchStatusRequest)(nil),    // 8: tandem.storage.v1.WatchStatusRequest
-	(*WatchStatusResponse)(nil),   // 9: tandem.storage.v1.WatchStatusResponse
-	(*RangeRequest)(nil),          // 10: tandem.storage.v1.RangeRequest
-	(*RangeResponse)(nil),         // 11: tandem.storage.v1.RangeResponse
-	(*ChecksumRequest)(nil),       // 12: tandem.storage.v1.ChecksumRequest
-	(*ChecksumResponse)(nil),      // 13: tandem.storage.v1.ChecksumResponse
-	(*FlushNowRequest)(nil),       // 14: tandem.storage.v1.FlushNowRequest
-	(*FlushNowResponse)(nil),      // 15: tandem.storage.v1.FlushNowResponse
-	(*PromoteRequest)(nil),        // 16: tandem.storage.v1.PromoteRequest
-	(*PromoteResponse)(nil),       // 17: tandem.storage.v1.PromoteResponse
-	(*DemoteRequest)(nil),         // 18: tandem.storage.v1.DemoteRequest
-	(*DemoteResponse)(nil),        // 19: tandem.storage.v1.DemoteResponse
-	(*ListRollbacksRequest)(nil),  // 20: tandem.storage.v1.ListRollbacksRequest
-	(*ListRollbacksResponse)(nil), // 21: tandem.storage.v1.ListRollbacksResponse
-	(*ReadRollbackRequest)(nil),   // 22: tandem.storage.v1.ReadRollbackRequest
-	(*ReadRollbackResponse)(nil),  // 23: tandem.storage.v1.ReadRollbackResponse
-	(*RollbackGap)(nil),           // 24: tandem.storage.v1.RollbackGap
-	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
-	(*Epoch)(nil),                 // 27: tandem.storage.v1.Epoch
-	(*StoredMessage)(nil),         // 28: tandem.storage.v1.StoredMessage
-	(*ScrubRequest)(nil),          // 29: tandem.storage.v1.ScrubRequest
-	(*RepairRequest)(nil),         // 30: tandem.storage.v1.RepairRequest
-	(*ScrubResponse)(nil),         // 31: tandem.storage.v1.ScrubResponse
-	(*RepairResponse)(nil),        // 32: tandem.storage.v1.RepairResponse
+	(*KnownDamage)(nil),           // 7: tandem.storage.v1.KnownDamage
+	(*DamagedPlace)(nil),          // 8: tandem.storage.v1.DamagedPlace
+	(*StatusResponse)(nil),        // 9: tandem.storage.v1.StatusResponse
+	(*TopicTableStatus)(nil),      // 10: tandem.storage.v1.TopicTableStatus
+	(*WatchStatusRequest)(nil),    // 11: tandem.storage.v1.WatchStatusRequest
+	(*WatchStatusResponse)(nil),   // 12: tandem.storage.v1.WatchStatusResponse
+	(*RangeRequest)(nil),          // 13: tandem.storage.v1.RangeRequest
+	(*RangeResponse)(nil),         // 14: tandem.storage.v1.RangeResponse
+	(*ChecksumRequest)(nil),       // 15: tandem.storage.v1.ChecksumRequest
+	(*ChecksumResponse)(nil),      // 16: tandem.storage.v1.ChecksumResponse
+	(*FlushNowRequest)(nil),       // 17: tandem.storage.v1.FlushNowRequest
+	(*FlushNowResponse)(nil),      // 18: tandem.storage.v1.FlushNowResponse
+	(*PromoteRequest)(nil),        // 19: tandem.storage.v1.PromoteRequest
+	(*PromoteResponse)(nil),       // 20: tandem.storage.v1.PromoteResponse
+	(*DemoteRequest)(nil),         // 21: tandem.storage.v1.DemoteRequest
+	(*DemoteResponse)(nil),        // 22: tandem.storage.v1.DemoteResponse
+	(*ListRollbacksRequest)(nil),  // 23: tandem.storage.v1.ListRollbacksRequest
+	(*ListRollbacksResponse)(nil), // 24: tandem.storage.v1.ListRollbacksResponse
+	(*ReadRollbackRequest)(nil),   // 25: tandem.storage.v1.ReadRollbackRequest
+	(*ReadRollbackResponse)(nil),  // 26: tandem.storage.v1.ReadRollbackResponse
+	(*RollbackGap)(nil),           // 27: tandem.storage.v1.RollbackGap
+	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
+	(*Epoch)(nil),                 // 30: tandem.storage.v1.Epoch
+	(*StoredMessage)(nil),         // 31: tandem.storage.v1.StoredMessage
+	(*ScrubRequest)(nil),          // 32: tandem.storage.v1.ScrubRequest
+	(*RepairRequest)(nil),         // 33: tandem.storage.v1.RepairRequest
+	(*ScrubResponse)(nil),         // 34: tandem.storage.v1.ScrubResponse
+	(*RepairResponse)(nil),        // 35: tandem.storage.v1.RepairResponse
 }
 var file_tandem_storage_v1_storage_admin_service_proto_depIdxs = []int32{
 	1,  // 0: tandem.storage.v1.SlaveStatus.state:type_name -> tandem.storage.v1.LinkState
-	25, // 1: tandem.storage.v1.SlaveStatus.lag:type_name -> google.protobuf.Duration
-	26, // 2: tandem.storage.v1.SlaveStatus.last_report:type_name -> google.protobuf.Timestamp
-	26, // 3: tandem.storage.v1.SlaveStatus.connected_at:type_name -> google.protobuf.Timestamp
+	28, // 1: tandem.storage.v1.SlaveStatus.lag:type_name -> google.protobuf.Duration
+	29, // 2: tandem.storage.v1.SlaveStatus.last_report:type_name -> google.protobuf.Timestamp
+	29, // 3: tandem.storage.v1.SlaveStatus.connected_at:type_name -> google.protobuf.Timestamp
 	1,  // 4: tandem.storage.v1.UpstreamStatus.state:type_name -> tandem.storage.v1.LinkState
-	26, // 5: tandem.storage.v1.UpstreamStatus.last_receive:type_name -> google.protobuf.Timestamp
-	26, // 6: tandem.storage.v1.UpstreamStatus.connected_at:type_name -> google.protobuf.Timestamp
-	0,  // 7: tandem.storage.v1.StatusResponse.role:type_name -> tandem.storage.v1.Role
-	3,  // 8: tandem.storage.v1.StatusResponse.watermarks:type_name -> tandem.storage.v1.Watermarks
-	27, // 9: tandem.storage.v1.StatusResponse.epochs:type_name -> tandem.storage.v1.Epoch
-	4,  // 10: tandem.storage.v1.StatusResponse.slaves:type_name -> tandem.storage.v1.SlaveStatus
-	5,  // 11: tandem.storage.v1.StatusResponse.upstream:type_name -> tandem.storage.v1.UpstreamStatus
-	6,  // 12: tandem.storage.v1.StatusResponse.rollbacks:type_name -> tandem.storage.v1.Rollback
-	26, // 13: tandem.storage.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	25, // 14: tandem.storage.v1.WatchStatusRequest.interval:type_name -> google.protobuf.Duration
-	7,  // 15: tandem.storage.v1.WatchStatusResponse.status:type_name -> tandem.storage.v1.StatusResponse
-	0,  // 16: tandem.storage.v1.PromoteResponse.role:type_name -> tandem.storage.v1.Role
-	6,  // 17: tandem.storage.v1.ListRollbacksResponse.rollbacks:type_name -> tandem.storage.v1.Rollback
-	28, // 18: tandem.storage.v1.ReadRollbackResponse.messages:type_name -> tandem.storage.v1.StoredMessage
-	24, // 19: tandem.storage.v1.ReadRollbackResponse.gaps:type_name -> tandem.storage.v1.RollbackGap
-	2,  // 20: tandem.storage.v1.StorageAdminService.Status:input_type -> tandem.storage.v1.StatusRequest
-	8,  // 21: tandem.storage.v1.StorageAdminService.WatchStatus:input_type -> tandem.storage.v1.WatchStatusRequest
-	10, // 22: tandem.storage.v1.StorageAdminService.Range:input_type -> tandem.storage.v1.RangeRequest
-	12, // 23: tandem.storage.v1.StorageAdminService.Checksum:input_type -> tandem.storage.v1.ChecksumRequest
-	14, // 24: tandem.storage.v1.StorageAdminService.FlushNow:input_type -> tandem.storage.v1.FlushNowRequest
-	16, // 25: tandem.storage.v1.StorageAdminService.Promote:input_type -> tandem.storage.v1.PromoteRequest
-	18, // 26: tandem.storage.v1.StorageAdminService.Demote:input_type -> tandem.storage.v1.DemoteRequest
-	20, // 27: tandem.storage.v1.StorageAdminService.ListRollbacks:input_type -> tandem.storage.v1.ListRollbacksRequest
-	22, // 28: tandem.storage.v1.StorageAdminService.ReadRollback:input_type -> tandem.storage.v1.ReadRollbackRequest
-	29, // 29: tandem.storage.v1.StorageAdminService.Scrub:input_type -> tandem.storage.v1.ScrubRequest
-	30, // 30: tandem.storage.v1.StorageAdminService.Repair:input_type -> tandem.storage.v1.RepairRequest
-	7,  // 31: tandem.storage.v1.StorageAdminService.Status:output_type -> tandem.storage.v1.StatusResponse
-	9,  // 32: tandem.storage.v1.StorageAdminService.WatchStatus:output_type -> tandem.storage.v1.WatchStatusResponse
-	11, // 33: tandem.storage.v1.StorageAdminService.Range:output_type -> tandem.storage.v1.RangeResponse
-	13, // 34: tandem.storage.v1.StorageAdminService.Checksum:output_type -> tandem.storage.v1.ChecksumResponse
-	15, // 35: tandem.storage.v1.StorageAdminService.FlushNow:output_type -> tandem.storage.v1.FlushNowResponse
-	17, // 36: tandem.storage.v1.StorageAdminService.Promote:output_type -> tandem.storage.v1.PromoteResponse
-	19, // 37: tandem.storage.v1.StorageAdminService.Demote:output_type -> tandem.storage.v1.DemoteResponse
-	21, // 38: tandem.storage.v1.StorageAdminService.ListRollbacks:output_type -> tandem.storage.v1.ListRollbacksResponse
-	23, // 39: tandem.storage.v1.StorageAdminService.ReadRollback:output_type -> tandem.storage.v1.ReadRollbackResponse
-	31, // 40: tandem.storage.v1.StorageAdminService.Scrub:output_type -> tandem.storage.v1.ScrubResponse
-	32, // 41: tandem.storage.v1.StorageAdminService.Repair:output_type -> tandem.storage.v1.RepairResponse
-	31, // [31:42] is the sub-list for method output_type
-	20, // [20:31] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	29, // 5: tandem.storage.v1.UpstreamStatus.last_receive:type_name -> google.protobuf.Timestamp
+	29, // 6: tandem.storage.v1.UpstreamStatus.connected_at:type_name -> google.protobuf.Timestamp
+	8,  // 7: tandem.storage.v1.KnownDamage.places:type_name -> tandem.storage.v1.DamagedPlace
+	0,  // 8: tandem.storage.v1.StatusResponse.role:type_name -> tandem.storage.v1.Role
+	3,  // 9: tandem.storage.v1.StatusResponse.watermarks:type_name -> tandem.storage.v1.Watermarks
+	30, // 10: tandem.storage.v1.StatusResponse.epochs:type_name -> tandem.storage.v1.Epoch
+	4,  // 11: tandem.storage.v1.StatusResponse.slaves:type_name -> tandem.storage.v1.SlaveStatus
+	5,  // 12: tandem.storage.v1.StatusResponse.upstream:type_name -> tandem.storage.v1.UpstreamStatus
+	6,  // 13: tandem.storage.v1.StatusResponse.rollbacks:type_name -> tandem.storage.v1.Rollback
+	29, // 14: tandem.storage.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	7,  // 15: tandem.storage.v1.StatusResponse.damage:type_name -> tandem.storage.v1.KnownDamage
+	10, // 16: tandem.storage.v1.StatusResponse.topic_table:type_name -> tandem.storage.v1.TopicTableStatus
+	29, // 17: tandem.storage.v1.TopicTableStatus.updated_at:type_name -> google.protobuf.Timestamp
+	28, // 18: tandem.storage.v1.WatchStatusRequest.interval:type_name -> google.protobuf.Duration
+	9,  // 19: tandem.storage.v1.WatchStatusResponse.status:type_name -> tandem.storage.v1.StatusResponse
+	0,  // 20: tandem.storage.v1.PromoteResponse.role:type_name -> tandem.storage.v1.Role
+	6,  // 21: tandem.storage.v1.ListRollbacksResponse.rollbacks:type_name -> tandem.storage.v1.Rollback
+	31, // 22: tandem.storage.v1.ReadRollbackResponse.messages:type_name -> tandem.storage.v1.StoredMessage
+	27, // 23: tandem.storage.v1.ReadRollbackResponse.gaps:type_name -> tandem.storage.v1.RollbackGap
+	2,  // 24: tandem.storage.v1.StorageAdminService.Status:input_type -> tandem.storage.v1.StatusRequest
+	11, // 25: tandem.storage.v1.StorageAdminService.WatchStatus:input_type -> tandem.storage.v1.WatchStatusRequest
+	13, // 26: tandem.storage.v1.StorageAdminService.Range:input_type -> tandem.storage.v1.RangeRequest
+	15, // 27: tandem.storage.v1.StorageAdminService.Checksum:input_type -> tandem.storage.v1.ChecksumRequest
+	17, // 28: tandem.storage.v1.StorageAdminService.FlushNow:input_type -> tandem.storage.v1.FlushNowRequest
+	19, // 29: tandem.storage.v1.StorageAdminService.Promote:input_type -> tandem.storage.v1.PromoteRequest
+	21, // 30: tandem.storage.v1.StorageAdminService.Demote:input_type -> tandem.storage.v1.DemoteRequest
+	23, // 31: tandem.storage.v1.StorageAdminService.ListRollbacks:input_type -> tandem.storage.v1.ListRollbacksRequest
+	25, // 32: tandem.storage.v1.StorageAdminService.ReadRollback:input_type -> tandem.storage.v1.ReadRollbackRequest
+	32, // 33: tandem.storage.v1.StorageAdminService.Scrub:input_type -> tandem.storage.v1.ScrubRequest
+	33, // 34: tandem.storage.v1.StorageAdminService.Repair:input_type -> tandem.storage.v1.RepairRequest
+	9,  // 35: tandem.storage.v1.StorageAdminService.Status:output_type -> tandem.storage.v1.StatusResponse
+	12, // 36: tandem.storage.v1.StorageAdminService.WatchStatus:output_type -> tandem.storage.v1.WatchStatusResponse
+	14, // 37: tandem.storage.v1.StorageAdminService.Range:output_type -> tandem.storage.v1.RangeResponse
+	16, // 38: tandem.storage.v1.StorageAdminService.Checksum:output_type -> tandem.storage.v1.ChecksumResponse
+	18, // 39: tandem.storage.v1.StorageAdminService.FlushNow:output_type -> tandem.storage.v1.FlushNowResponse
+	20, // 40: tandem.storage.v1.StorageAdminService.Promote:output_type -> tandem.storage.v1.PromoteResponse
+	22, // 41: tandem.storage.v1.StorageAdminService.Demote:output_type -> tandem.storage.v1.DemoteResponse
+	24, // 42: tandem.storage.v1.StorageAdminService.ListRollbacks:output_type -> tandem.storage.v1.ListRollbacksResponse
+	26, // 43: tandem.storage.v1.StorageAdminService.ReadRollback:output_type -> tandem.storage.v1.ReadRollbackResponse
+	34, // 44: tandem.storage.v1.StorageAdminService.Scrub:output_type -> tandem.storage.v1.ScrubResponse
+	35, // 45: tandem.storage.v1.StorageAdminService.Repair:output_type -> tandem.storage.v1.RepairResponse
+	35, // [35:46] is the sub-list for method output_type
+	24, // [24:35] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_tandem_storage_v1_storage_admin_service_proto_init() }
@@ -1990,7 +2269,7 @@ func file_tandem_storage_v1_storage_admin_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tandem_storage_v1_storage_admin_service_proto_rawDesc), len(file_tandem_storage_v1_storage_admin_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   23,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
