@@ -4,18 +4,23 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/watermark"
 	"github.com/tandemlog/tandem/services/storage/internal/commitlog"
 	"github.com/tandemlog/tandem/services/storage/internal/consumequeue"
+	"github.com/tandemlog/tandem/services/storage/internal/damage"
 	"github.com/tandemlog/tandem/services/storage/internal/dispatch"
 	"github.com/tandemlog/tandem/services/storage/internal/epoch"
 	"github.com/tandemlog/tandem/services/storage/internal/message"
 	"github.com/tandemlog/tandem/services/storage/internal/replication"
+	"github.com/tandemlog/tandem/services/storage/internal/replication/link"
+	"github.com/tandemlog/tandem/services/storage/internal/replication/wire"
 	"github.com/tandemlog/tandem/services/storage/internal/role"
 	"github.com/tandemlog/tandem/services/storage/internal/rpc"
 )
@@ -36,10 +41,11 @@ func (s sink) Report() *watermark.Mark {
 	return s.Written()
 }
 
-// roleLog is the log as role cuts it: the queues are cut along.
+// roleLog is the log as role cuts it: the queues are cut along, and the book of damages.
 type roleLog struct {
 	*commitlog.Log
 	dispatch *dispatch.Dispatcher
+	damage   *damage.Book
 }
 
 func (l roleLog) Rollback(to, epoch, keep int64) error {
@@ -53,6 +59,7 @@ func (l roleLog) Truncate(to int64) error {
 	if err := l.Log.Truncate(to); err != nil {
 		return err
 	}
+	l.damage.Cut(to)
 	return l.dispatch.Truncated(to)
 }
 
@@ -60,6 +67,7 @@ func (l roleLog) Reset(start int64) error {
 	if err := l.Log.Reset(start); err != nil {
 		return err
 	}
+	l.damage.Cut(0)
 	return l.dispatch.Reset(start)
 }
 
@@ -92,7 +100,54 @@ func (l *links) Grant(g role.Grant) (role.Token, <-chan struct{}, error) {
 type puller struct{ slave *replication.Slave }
 
 func (p puller) Stream(ctx context.Context, a role.StreamArgs) error {
-	return p.slave.Stream(ctx, replication.StreamArgs{Addr: a.Addr, Token: a.Token, Frame: a.Frame, EmptyReport: a.EmptyReport})
+	err := p.slave.Stream(ctx, replication.StreamArgs{Addr: a.Addr, Token: a.Token, Frame: a.Frame, EmptyReport: a.EmptyReport})
+	st := p.slave.Status()
+	return wrongPort(err, a.Token == nil, st.LastReceive.Before(st.ConnectedAt))
+}
+
+// wrongPort gives an error the remedy of an address that is no raw port, where it looks like that: mute says that not a byte
+// came before the link ended.
+func wrongPort(err error, legacy, mute bool) error {
+	e := errdefs.As(err)
+	if e == nil {
+		return err
+	}
+	what := ""
+	switch e.Reason {
+	case link.ErrPeerClosed.Reason:
+		if legacy && mute { // so does the remoting port of a broker
+			what = "it closed without a word"
+		}
+	case replication.ErrFrameSize.Reason, replication.ErrFrameOffset.Reason:
+		what = speaks(e.Meta["offset"])
+	}
+	switch {
+	case what == "":
+		return err
+	case legacy:
+		return e.WithRemedy("%s: is master.address the raw (HA) port of the broker, its haListenPort, 10912 by default? A Tandem master is followed by "+
+			"its gRPC address, without master.legacy", what)
+	}
+	return e.WithRemedy("%s: is haAdvertise of the upstream its raw (HA) port, 10912 by default?", what)
+}
+
+// speaks says what else begins with the bytes that were taken for the offset of a frame; "" where nothing known does.
+func speaks(offset string) string {
+	n, err := strconv.ParseInt(offset, 10, 64)
+	if err != nil {
+		return ""
+	}
+	var b [wire.ReportSize]byte
+	wire.PutReport(b[:], n)
+	switch {
+	case b[3] == 4 && b[4]|b[5]|b[6]|b[7] == 0: // length, type and stream of the SETTINGS that an HTTP/2 server begins with
+		return "a gRPC server answers there"
+	case wire.Classify(b[:]) == wire.Text:
+		return "a server of text, such as HTTP, answers there"
+	case b[0] >= 0x14 && b[0] <= 0x17 && b[1] == 3:
+		return "a TLS server answers there"
+	}
+	return ""
 }
 
 // peerCalls are the calls to peers.

@@ -230,6 +230,10 @@ func TestReadingAndAdministering(t *testing.T) {
 		if err != nil || len(list.GetQueues()) != 1 || list.GetQueues()[0].GetMaxQueueOffset() != 10 {
 			t.Errorf("queues: %v, %v", list, err)
 		}
+		found, err := msg.SearchOffset(ctx, &storagev1.SearchOffsetRequest{Topic: "TopicTest", QueueId: list.GetQueues()[0].GetQueueId(), StoreTimestamp: 1})
+		if err != nil || found.GetQueueOffset() != 0 || found.GetMaxQueueOffset() != 10 {
+			t.Errorf("search: %v, %v", found, err)
+		}
 		sums, err := n.admin().Checksum(ctx, &storagev1.ChecksumRequest{})
 		if err != nil || sums.GetToOffset() != end || len(sums.GetChecksums()) != 1 {
 			t.Errorf("checksums: %v, %v", sums, err)

@@ -21,8 +21,10 @@ import (
 	"github.com/tandemlog/tandem/pkg/vfs"
 	"github.com/tandemlog/tandem/services/storage/internal/commitlog"
 	"github.com/tandemlog/tandem/services/storage/internal/consumequeue"
+	"github.com/tandemlog/tandem/services/storage/internal/damage"
 	"github.com/tandemlog/tandem/services/storage/internal/dispatch"
 	"github.com/tandemlog/tandem/services/storage/internal/epoch"
+	"github.com/tandemlog/tandem/services/storage/internal/guard"
 	"github.com/tandemlog/tandem/services/storage/internal/message"
 	"github.com/tandemlog/tandem/services/storage/internal/replication"
 	"github.com/tandemlog/tandem/services/storage/internal/role"
@@ -38,12 +40,16 @@ type app struct {
 	env *service.Env
 	fs  vfs.FS
 
+	folder   *guard.Guard
+	damage   *damage.Book
 	log      *commitlog.Log
 	recovery *commitlog.Recovery
 	queues   *consumequeue.Set
 	dispatch *dispatch.Dispatcher
 	master   *replication.Master
 	slave    *replication.Slave
+	dialer   *grpcx.Dialer
+	topics   *topics.View
 	peers    *rpc.Peers
 	role     *role.Manager
 	store    *store.Store
@@ -58,6 +64,8 @@ func build(_ context.Context, cfg *Config, env *service.Env) ([]service.Actor, e
 
 // build opens the folder and the listeners and wires the parts.
 func (a *app) build() ([]service.Actor, error) {
+	a.folder = guard.New(a.fs, a.cfg.StorePathRootDir)
+	a.fs = a.folder
 	grpcLn, err := a.listen("listen", a.cfg.Listen)
 	if err != nil {
 		return nil, err
@@ -66,14 +74,15 @@ func (a *app) build() ([]service.Actor, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, open := range []func() error{a.openLog, a.openQueues, a.openReplication, a.openRole, a.openServer} {
+	for _, open := range []func() error{a.openLog, a.openQueues, a.openReplication, a.openTopics, a.openRole, a.openServer} {
 		if err := open(); err != nil {
 			return nil, err
 		}
 	}
 	a.env.SetReady(a.ready)
 	a.built = true
-	return []service.Actor{
+	actors := []service.Actor{
+		{Name: "folder", Run: a.folder.Run},
 		{Name: "commitlog", Run: a.log.Run},
 		{Name: "consumequeue", Run: a.queues.Run},
 		{Name: "dispatch", Run: a.dispatch.Run},
@@ -81,7 +90,11 @@ func (a *app) build() ([]service.Actor, error) {
 		{Name: "role", Run: a.role.Run},
 		{Name: "grpc", Run: func(ctx context.Context) error { return a.server.Serve(ctx, grpcLn) }},
 		{Name: "puts", Run: a.lastPuts},
-	}, nil
+	}
+	if a.cfg.ConfigSync.Address != "" {
+		actors = slices.Insert(actors, len(actors)-2, service.Actor{Name: "topics", Run: a.topics.Run}) // puts need it to the end
+	}
+	return actors, nil
 }
 
 // lastWait is how long a stop waits for slaves to confirm what was put.
@@ -92,7 +105,7 @@ const lastWait = time.Second
 func (a *app) lastPuts(ctx context.Context) error {
 	<-ctx.Done()
 	a.store.Stop()
-	if k := min(a.master.InSync(), max(a.cfg.HA.Required, 1)); k > 0 {
+	if k := min(a.master.InSync(), a.cfg.HA.Required); k > 0 {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWait)
 		defer cancel()
 		_ = a.master.Acked(k).Wait(ctx, a.log.End()) // or the time is over, or this is no master
@@ -118,7 +131,10 @@ func (a *app) listen(key, addr string) (net.Listener, error) {
 
 func (a *app) openLog() error {
 	c := a.cfg
-	var err error
+	err := checkFolder(a.fs, "storePathRootDir", c.StorePathRootDir)
+	if err != nil {
+		return err
+	}
 	a.log, a.recovery, err = commitlog.Open(a.fs, c.StorePathRootDir, commitlog.Options{
 		FileSize: int64(c.MappedFileSizeCommitLog), SyncFlush: c.FlushDiskType == syncFlush,
 		FlushInterval: c.FlushIntervalCommitLog, FlushLeastPages: int64(c.FlushCommitLogLeastPages),
@@ -126,13 +142,30 @@ func (a *app) openLog() error {
 		Log: a.env.Logger, Meter: a.env.MeterProvider.Meter(scope + "commitlog"),
 	})
 	if err != nil {
-		return fmt.Errorf("open the log in %s: %w", c.StorePathRootDir, err)
+		return fmt.Errorf("storePathRootDir %s: %w", c.StorePathRootDir, err)
 	}
 	a.env.Defer("commitlog", func(cause error) error {
 		// A start that fails has written nothing: a folder that was closed cleanly stays so.
 		return a.log.Close(cause == nil || !a.built && a.recovery.Clean)
 	})
+	if err := a.folder.Hold(); err != nil {
+		return err
+	}
+	if a.damage, err = damage.NewBook(a.env.MeterProvider.Meter(scope + "damage")); err != nil {
+		return err
+	}
+	for _, bad := range a.recovery.Rot {
+		a.damage.Record(damage.ByRecovery, bad.Offset, bad.Next)
+	}
 	return a.checkLog()
+}
+
+// checkFolder refuses a file where a folder must be.
+func checkFolder(fsys vfs.FS, key, dir string) error {
+	if info, err := fsys.Stat(dir); err == nil && !info.Dir {
+		return errdefs.Invalid(key, "%s is a file", dir).WithRemedy("name a folder")
+	}
+	return nil
 }
 
 // checkLog looks for what the configuration alone cannot show.
@@ -144,8 +177,8 @@ func (a *app) checkLog() error {
 			WithRemedy("set it to the broker's mappedFileSizeCommitLog; RocketMQ's default is 1GiB")
 	}
 	if free, err := a.fs.FreeSpace(c.StorePathRootDir); err == nil && free < a.log.FileSize() {
-		a.env.Logger.Warn("the disk has no room for another file of the log",
-			slog.Int64("free", free), slog.Int64("file_size", a.log.FileSize()))
+		a.env.Logger.Warn("the disk has no room for another file of the log, puts will answer DISK_FULL",
+			slog.String("folder", c.StorePathRootDir), slog.Int64("free", free), slog.Int64("file_size", a.log.FileSize()))
 	}
 	return nil
 }
@@ -170,15 +203,12 @@ func (a *app) openQueues() error {
 		Log: a.env.Logger, Meter: a.env.MeterProvider.Meter(scope + "consumequeue"),
 	})
 	if err != nil {
-		return fmt.Errorf("open the queues in %s: %w", c.StorePathRootDir, err)
+		return fmt.Errorf("storePathRootDir %s: %w", c.StorePathRootDir, err)
 	}
 	a.env.Defer("consumequeue", func(error) error { return a.queues.Close() })
-	levels, err := message.ParseDelayLevels(c.MessageDelayLevel)
-	if err != nil {
-		return err
-	}
 	a.dispatch, err = dispatch.New(dispatch.Options{
-		DelayLevels: levels, ForeignFiles: c.Master.Legacy, Observe: a.joinTrace,
+		DelayLevels: c.levels, ForeignFiles: c.Master.Legacy, Observe: a.joinTrace,
+		Bad: func(offset, next int64) { a.damage.Record(damage.ByDispatch, offset, next) },
 		Log: a.env.Logger, Meter: a.env.MeterProvider.Meter(scope + "dispatch"),
 	}, a.log, a.queues)
 	return err
@@ -208,15 +238,37 @@ func (a *app) openReplication() error {
 	return nil
 }
 
-func (a *app) openRole() error {
+// openTopics makes what other nodes are called with, and the view of the topic table.
+func (a *app) openTopics() error {
 	c := a.cfg
-	dialer, err := grpcx.NewDialer(grpcx.ClientOptions{
+	var err error
+	a.dialer, err = grpcx.NewDialer(grpcx.ClientOptions{
 		TLS: c.tls(), Log: a.env.Logger, MaxMessage: c.maxReply(), Providers: a.providers(),
 	})
 	if err != nil {
 		return err
 	}
-	a.peers = rpc.NewPeers(dialer.Dial)
+	if c.ConfigSync.Address == "" {
+		a.topics = topics.NewStatic(c.DefaultTopicQueueNums)
+		return nil
+	}
+	a.topics, err = topics.New(topics.Options{
+		Cluster: c.BrokerClusterName, BrokerName: c.BrokerName, NodeID: c.BrokerID, Address: c.ConfigSync.Address,
+		Queues: c.DefaultTopicQueueNums, AutoCreate: c.AutoCreateTopicEnable, Dial: a.dialer.Dial,
+		MayCreate: func() error { return a.role.CheckOpen() },
+		Log:       a.env.Logger, Meter: a.env.MeterProvider.Meter(scope + "topics"),
+	})
+	if err != nil {
+		return err
+	}
+	a.env.Defer("topics", func(error) error { return a.topics.Close() })
+	return nil
+}
+
+func (a *app) openRole() error {
+	c := a.cfg
+	var err error
+	a.peers = rpc.NewPeers(a.dialer.Dial)
 	a.env.Defer("peers", func(error) error { return a.peers.Close() })
 	others := slices.DeleteFunc(slices.Clone(c.HA.Peers), func(p string) bool { return p == c.Advertise })
 	a.role, err = role.Open(role.Options{
@@ -227,7 +279,7 @@ func (a *app) openRole() error {
 		MaxFrame: int32(c.HA.FrameSize), MasterAddress: c.Master.Address, Legacy: c.Master.Legacy, LegacyFirst: c.Master.FirstOffset, //nolint:gosec // bounded by Validate
 		Recovery: role.Recovery{Clean: a.recovery.Clean, Lost: a.recovery.Lost}, BootID: bootID(),
 		Log: a.env.Logger, Meter: a.env.MeterProvider.Meter(scope + "role"),
-	}, roleLog{a.log, a.dispatch}, (*links)(a), puller{a.slave}, peerCalls{a.peers})
+	}, roleLog{a.log, a.dispatch, a.damage}, (*links)(a), puller{a.slave}, peerCalls{a.peers})
 	if err != nil {
 		return err
 	}
@@ -237,7 +289,7 @@ func (a *app) openRole() error {
 		RefuseWithoutReplicas: c.HA.RefuseWithoutReplicas, AppendPropCRC: c.AppendPropCRC,
 		Limits: message.Limits{MaxBody: int(c.MaxMessageSize)},
 		Log:    a.env.Logger, Meter: a.env.MeterProvider.Meter(scope + "store"), Tracer: a.tracer(),
-	}, a.log, a.master, a.queues, topics.NewStatic(c.DefaultTopicQueueNums), a.role)
+	}, a.log, a.master, a.queues, a.topics, a.role)
 	return err
 }
 

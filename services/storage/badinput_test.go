@@ -286,12 +286,16 @@ func TestStartsThatFail(t *testing.T) {
 		"unknown key in a file": {2, []string{"storage.yaml:2", "haListenPort"}, func(t *testing.T, _ *node) []string {
 			return []string{"-config", configFile(t, "brokerName: a\nhaListenPort: 10912\n")}
 		}},
+		"folder is a file": {1, []string{"storePathRootDir", "is a file"}, func(t *testing.T, n *node) []string {
+			n.cfg.StorePathRootDir = configFile(t, "")
+			return nil
+		}},
 		"wrong role":    {2, []string{"brokerRole", "MASTER"}, func(_ *testing.T, n *node) []string { n.cfg.BrokerRole = "MASTER"; return nil }},
 		"wrong size":    {2, []string{"haTransferBatchSize"}, func(*testing.T, *node) []string { return []string{"-set", "haTransferBatchSize=32XB"} }},
 		"port taken":    {1, []string{"listen", busy.cfg.Listen}, func(_ *testing.T, n *node) []string { n.cfg.Listen = busy.cfg.Listen; return nil }},
 		"HA port taken": {1, []string{"haListen", busy.cfg.HAListen}, func(_ *testing.T, n *node) []string { n.cfg.HAListen = busy.cfg.HAListen; return nil }},
 		"cert alone":    {2, []string{"keyFile"}, func(_ *testing.T, n *node) []string { n.cfg.TLS.CertFile = one + ".crt"; return nil }},
-		"key of another": {1, []string{"tls"}, func(_ *testing.T, n *node) []string {
+		"key of another": {2, []string{"tls.certFile", "two.key"}, func(_ *testing.T, n *node) []string {
 			n.cfg.TLS.CertFile, n.cfg.TLS.KeyFile = one+".crt", two+".key"
 			return nil
 		}},

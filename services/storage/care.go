@@ -5,17 +5,12 @@ import (
 	"github.com/tandemlog/tandem/services/storage/internal/consumequeue"
 	"github.com/tandemlog/tandem/services/storage/internal/dispatch"
 	"github.com/tandemlog/tandem/services/storage/internal/epoch"
-	"github.com/tandemlog/tandem/services/storage/internal/message"
 	"github.com/tandemlog/tandem/services/storage/internal/repair"
 )
 
 // newCare makes what looks for damage and repairs it.
 func (a *app) newCare() (*repair.Keeper, error) {
-	levels, err := message.ParseDelayLevels(a.cfg.MessageDelayLevel)
-	if err != nil {
-		return nil, err
-	}
-	scrubs, err := check.NewScrubber(a.log, a.queues, func() int64 { return a.dispatch.Dispatched().Load() }, levels,
+	scrubs, err := check.NewScrubber(a.log, a.queues, func() int64 { return a.dispatch.Dispatched().Load() }, a.cfg.levels,
 		a.env.MeterProvider.Meter(scope+"check"))
 	if err != nil {
 		return nil, err
@@ -24,7 +19,7 @@ func (a *app) newCare() (*repair.Keeper, error) {
 		Self:   epoch.PromiseRequest{Cluster: a.cfg.BrokerClusterName, BrokerName: a.cfg.BrokerName, NodeID: a.cfg.BrokerID},
 		Epochs: func() epoch.List { return a.role.State().Lineage.Epochs },
 		Keep:   int64(a.cfg.HA.RollbackKeep),
-		Scrubs: scrubs, Queues: mender{a.dispatch, a.queues}, Sources: a.peers,
+		Scrubs: scrubs, Queues: mender{a.dispatch, a.queues}, Sources: a.peers, Book: a.damage,
 		Log: a.env.Logger, Meter: a.env.MeterProvider.Meter(scope + "repair"),
 	}, a.log)
 }

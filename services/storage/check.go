@@ -16,7 +16,6 @@ import (
 	"github.com/tandemlog/tandem/pkg/vfs"
 	"github.com/tandemlog/tandem/services/storage/internal/check"
 	"github.com/tandemlog/tandem/services/storage/internal/check/folder"
-	"github.com/tandemlog/tandem/services/storage/internal/message"
 )
 
 // checkCommand is `storage check`: exit code 0 when the folder is sound, 1 when it is damaged, 2 when the command line is wrong.
@@ -49,13 +48,12 @@ func runCheck(ctx context.Context, fsys vfs.FS, c *Config, args []string, out, t
 	default:
 		return errdefs.Invalid("check", "takes one folder, not %d; usage: storage check [-json] [DIR]", fs.NArg())
 	}
-	levels, err := message.ParseDelayLevels(c.MessageDelayLevel)
-	if err != nil {
+	if err := checkFolder(fsys, "check", dir); err != nil {
 		return err
 	}
 	p := &printer{out: out, term: term, json: *asJSON}
 	began := time.Now()
-	r, err := folder.Check(ctx, fsys, dir, folder.Options{Levels: levels, Now: began, Emit: p.finding, Progress: p.progress})
+	r, err := folder.Check(ctx, fsys, dir, folder.Options{Levels: c.levels, Now: began, Emit: p.finding, Progress: p.progress})
 	p.clear()
 	if err != nil {
 		return err

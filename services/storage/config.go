@@ -50,10 +50,13 @@ type Config struct {
 	SyncFlushTimeout               time.Duration `yaml:"syncFlushTimeout"`
 
 	// Messages.
-	MaxMessageSize        service.Size `yaml:"maxMessageSize"`
-	DefaultTopicQueueNums int          `yaml:"defaultTopicQueueNums"`
-	MessageDelayLevel     string       `yaml:"messageDelayLevel"`
-	AppendPropCRC         bool         `yaml:"enabledAppendPropCRC"`
+	MaxMessageSize service.Size `yaml:"maxMessageSize"`
+	// Queues of a topic that a put creates. Without configsync.address, and until it has answered, every topic has so many.
+	DefaultTopicQueueNums int `yaml:"defaultTopicQueueNums"`
+	// A put to a topic that is not in the topic table creates it; else it is refused.
+	AutoCreateTopicEnable bool   `yaml:"autoCreateTopicEnable"`
+	MessageDelayLevel     string `yaml:"messageDelayLevel"`
+	AppendPropCRC         bool   `yaml:"enabledAppendPropCRC"`
 
 	// Replication.
 	HASendHeartbeatInterval time.Duration `yaml:"haSendHeartbeatInterval"`
@@ -67,10 +70,15 @@ type Config struct {
 	// and with whoever answers. For a single promotion there is `tandemctl promote --force`.
 	AllowDataLoss bool `yaml:"allowDataLoss"`
 
+	// The topic table.
+	ConfigSync ConfigSync `yaml:"configsync"`
+
 	// gRPC.
 	TLS TLS `yaml:"tls"`
 	// Largest reply; 0: what the largest message needs.
 	MaxReplySize service.Size `yaml:"maxReplySize"`
+
+	levels message.DelayLevels `yaml:"-"` // of MessageDelayLevel; Validate reads it
 }
 
 // HA is what Tandem adds to RocketMQ's replication settings.
@@ -112,7 +120,13 @@ type Upstream struct {
 	FirstOffset int64 `yaml:"firstOffset"`
 }
 
-// TLS of the gRPC port and of calls to peers.
+// ConfigSync is the config sync service of this node.
+type ConfigSync struct {
+	// gRPC address; empty: none, every legal topic can be used.
+	Address string `yaml:"address"`
+}
+
+// TLS of the gRPC port and of calls to peers and configsync.
 type TLS struct {
 	CertFile          string `yaml:"certFile"`
 	KeyFile           string `yaml:"keyFile"`
@@ -139,8 +153,8 @@ func defaultConfig() *Config {
 		Listen:           "127.0.0.1:10911", HAListen: "127.0.0.1:10912",
 		FlushDiskType: asyncFlush, FlushIntervalCommitLog: 500 * time.Millisecond, FlushCommitLogLeastPages: 4,
 		FlushCommitLogThoroughInterval: 10 * time.Second, SyncFlushTimeout: 5 * time.Second,
-		MaxMessageSize: message.DefaultMaxBody, DefaultTopicQueueNums: 8,
-		MessageDelayLevel:       "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+		MaxMessageSize: message.DefaultMaxBody, DefaultTopicQueueNums: 8, AutoCreateTopicEnable: true,
+		MessageDelayLevel:       message.DefaultDelayLevels,
 		AppendPropCRC:           true,
 		HASendHeartbeatInterval: 5 * time.Second, HAHousekeepingInterval: 20 * time.Second,
 		HATransferBatchSize: 32 << 10, HASlaveFallbehindMax: 256 << 20, SlaveTimeout: 5 * time.Second,
@@ -195,6 +209,7 @@ func (c *Config) checkListeners() error {
 		{"advertise", c.Advertise},
 		{"haAdvertise", c.HAAdvertise},
 		{"master.address", c.Master.Address},
+		{"configsync.address", c.ConfigSync.Address},
 	} {
 		if l.addr == "" && l.key != "listen" && l.key != "haListen" {
 			continue
@@ -202,6 +217,10 @@ func (c *Config) checkListeners() error {
 		if err := checkAddress(l.key, l.addr); err != nil {
 			return err
 		}
+	}
+	if c.ConfigSync.Address == "" && !c.AutoCreateTopicEnable {
+		return errdefs.Invalid("configsync.address", "is empty; without a topic table and with autoCreateTopicEnable: false no topic could be used").
+			WithRemedy("name the config sync service, or leave autoCreateTopicEnable true")
 	}
 	if c.Listen == c.HAListen && !strings.HasSuffix(c.Listen, ":0") {
 		return errdefs.Invalid("haListen", "%s is also the address of listen: gRPC and the raw stream need one each", c.HAListen)
@@ -252,14 +271,18 @@ func (c *Config) checkFiles() error {
 			return errdefs.Invalid(s.key, "%v is not within %v and %v", s.size, service.Size(s.low), service.Size(s.top))
 		}
 	}
+	if n := c.MappedFileSizeConsumeQueue; n%20 != 0 {
+		return errdefs.Invalid("mappedFileSizeConsumeQueue", "%v is not a multiple of 20, the size of a unit", n)
+	}
 	if n := c.DefaultTopicQueueNums; n < 1 || n > 65535 {
 		return errdefs.Invalid("defaultTopicQueueNums", "%d is not within 1 and 65535", n)
 	}
 	if n := c.FlushCommitLogLeastPages; n < 0 || n > 1<<20 {
 		return errdefs.Invalid("flushCommitLogLeastPages", "%d is not within 0 and %d", n, 1<<20)
 	}
-	if _, err := message.ParseDelayLevels(c.MessageDelayLevel); err != nil {
-		return errdefs.Invalid("messageDelayLevel", "%s", strings.TrimPrefix(err.Error(), "messageDelayLevel: "))
+	var err error
+	if c.levels, err = message.ParseDelayLevels(c.MessageDelayLevel); err != nil {
+		return err
 	}
 	if f := c.MappedFileSizeCommitLog; f != 0 && f <= c.MaxMessageSize {
 		return errdefs.Invalid("mappedFileSizeCommitLog", "%v holds no message of maxMessageSize %v", f, c.MaxMessageSize).
@@ -330,7 +353,7 @@ func (c *Config) checkPeers() error {
 			return errdefs.Invalid(fmt.Sprintf("ha.legacyPeers[%d]", i), "%q is not an IP address", p)
 		}
 	}
-	return nil
+	return checkCongestion(c.HA.CongestionControl)
 }
 
 func (c *Config) checkMasterRole() error {
@@ -349,10 +372,10 @@ func (c *Config) checkMasterRole() error {
 	return nil
 }
 
-// checkTLS checks that the files go together and can be read.
+// checkTLS checks that the files can be read and go together.
 func (c *Config) checkTLS() error {
 	if err := c.tls().Validate(true); err != nil {
-		if e := errdefs.As(err); e != nil && e.Field != "" && !strings.HasPrefix(e.Field, "tls.") {
+		if e := errdefs.As(err); e != nil && e.Field != "" && !strings.HasPrefix(e.Field, "tls") {
 			return e.WithField("tls." + e.Field)
 		}
 		return err
@@ -365,9 +388,15 @@ func (c *Config) checkTLS() error {
 		}
 		f, err := os.Open(file.name)
 		if err != nil {
-			return errdefs.Invalid(file.key, "%v", err)
+			return errdefs.Invalid(file.key, "cannot be read").Wrap(err)
 		}
 		_ = f.Close() // nothing was written
+	}
+	if _, err := grpcx.NewDialer(grpcx.ClientOptions{TLS: c.tls()}); err != nil { // it reads all of them
+		if e := errdefs.As(err); e != nil {
+			return e.WithField("tls.certFile")
+		}
+		return err
 	}
 	return nil
 }

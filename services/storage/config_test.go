@@ -44,25 +44,43 @@ func TestTheExampleHasEveryKey(t *testing.T) {
 	}
 }
 
+// The kernel's own algorithms pass, another name is answered with theirs.
+func TestCongestionControl(t *testing.T) {
+	list, err := os.ReadFile("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
+	if err != nil {
+		t.Skip("the kernel does not say what it has: ", err)
+	}
+	for _, name := range strings.Fields(string(list)) {
+		if err := checkCongestion(name); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := checkCongestion("bogus"); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("the error does not offer %s: %v", name, err)
+		}
+	}
+}
+
 func TestConfigNamesTheKey(t *testing.T) {
 	for key, change := range map[string]func(*Config){
-		"brokerRole":              func(c *Config) { c.BrokerRole = "BOSS" },
-		"brokerId":                func(c *Config) { c.BrokerID = -1 },
-		"listen":                  func(c *Config) { c.Listen = "127.0.0.1:99999" },
-		"haListen":                func(c *Config) { c.HAListen = c.Listen },
-		"brokerIP1":               func(c *Config) { c.BrokerIP1 = "here" },
-		"flushDiskType":           func(c *Config) { c.FlushDiskType = "SOMETIMES" },
-		"messageDelayLevel":       func(c *Config) { c.MessageDelayLevel = "1x" },
-		"mappedFileSizeCommitLog": func(c *Config) { c.MappedFileSizeCommitLog = 1 << 20 },
-		"haHousekeepingInterval":  func(c *Config) { c.HAHousekeepingInterval = c.HASendHeartbeatInterval },
-		"slaveTimeout":            func(c *Config) { c.SlaveTimeout = 0 },
-		"ha.peers":                func(c *Config) { c.HA.Peers = []string{"other:10911", "third:10911"} },
-		"ha.peers[1]":             func(c *Config) { c.HA.Peers = []string{c.Listen, c.Listen} },
-		"ha.required":             func(c *Config) { c.HA.Required = 2; c.HA.Peers = []string{c.Listen, "b:1"} },
-		"ha.legacyPeers[0]":       func(c *Config) { c.HA.LegacyPeers = []string{"name"} },
-		"master.address":          func(c *Config) { c.BrokerRole = slave; c.HA.Peers = []string{c.Listen}; c.Master.Legacy = true },
-		"tls.certFile":            func(c *Config) { c.TLS.CertFile, c.TLS.KeyFile = "/missing", "/missing" },
-		"tls":                     func(c *Config) { c.TLS.CertFile = "/missing" },
+		"brokerRole":                 func(c *Config) { c.BrokerRole = "BOSS" },
+		"brokerId":                   func(c *Config) { c.BrokerID = -1 },
+		"listen":                     func(c *Config) { c.Listen = "127.0.0.1:99999" },
+		"haListen":                   func(c *Config) { c.HAListen = c.Listen },
+		"brokerIP1":                  func(c *Config) { c.BrokerIP1 = "here" },
+		"flushDiskType":              func(c *Config) { c.FlushDiskType = "SOMETIMES" },
+		"messageDelayLevel":          func(c *Config) { c.MessageDelayLevel = "1x" },
+		"mappedFileSizeCommitLog":    func(c *Config) { c.MappedFileSizeCommitLog = 1 << 20 },
+		"haHousekeepingInterval":     func(c *Config) { c.HAHousekeepingInterval = c.HASendHeartbeatInterval },
+		"slaveTimeout":               func(c *Config) { c.SlaveTimeout = 0 },
+		"ha.peers":                   func(c *Config) { c.HA.Peers = []string{"other:10911", "third:10911"} },
+		"ha.peers[1]":                func(c *Config) { c.HA.Peers = []string{c.Listen, c.Listen} },
+		"ha.required":                func(c *Config) { c.HA.Required = 2; c.HA.Peers = []string{c.Listen, "b:1"} },
+		"ha.legacyPeers[0]":          func(c *Config) { c.HA.LegacyPeers = []string{"name"} },
+		"master.address":             func(c *Config) { c.BrokerRole = slave; c.HA.Peers = []string{c.Listen}; c.Master.Legacy = true },
+		"mappedFileSizeConsumeQueue": func(c *Config) { c.MappedFileSizeConsumeQueue = 21 },
+		"tls.certFile":               func(c *Config) { c.TLS.CertFile, c.TLS.KeyFile = "/missing", "/missing" },
+		"tls":                        func(c *Config) { c.TLS.CertFile = "/missing" },
+		"ha.congestionControl":       func(c *Config) { c.HA.CongestionControl = "bogus" },
 	} {
 		c := defaultConfig()
 		change(c)

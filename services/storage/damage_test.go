@@ -102,7 +102,11 @@ func (r rot) places() []string {
 func (n *node) check(args ...string) (string, error) {
 	n.t.Helper()
 	var out strings.Builder
-	err := runCheck(n.t.Context(), n.fs, n.cfg, append(args, n.cfg.StorePathRootDir), &out, nil)
+	cfg := *n.cfg
+	if err := cfg.Validate(); err != nil {
+		n.t.Fatal(err)
+	}
+	err := runCheck(n.t.Context(), n.fs, &cfg, append(args, n.cfg.StorePathRootDir), &out, nil)
 	return out.String(), err
 }
 

@@ -173,11 +173,13 @@ func TestCapturedMasterBreaksOff(t *testing.T) {
 				if want > 1 {
 					s.AwaitReport(want)
 				}
-				s.Close()
 				if name == "restarted slaves" {
-					n.halt()
+					n.halt() // before the link ends, so that it does not come again
+					s.Close()
 					n.start()
+					continue
 				}
+				s.Close()
 			}
 			if name == "restarted slaves" {
 				want = wholeBelow(log, want)

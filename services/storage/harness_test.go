@@ -357,7 +357,12 @@ func (n *node) status() *storagev1.StatusResponse {
 // await asks for Status until ok says yes.
 func (n *node) await(what string, ok func(*storagev1.StatusResponse) bool) *storagev1.StatusResponse {
 	n.t.Helper()
-	ctx, cancel := context.WithTimeout(n.t.Context(), testkit.Patience)
+	return n.awaitLong(testkit.Patience, what, ok)
+}
+
+func (n *node) awaitLong(patience time.Duration, what string, ok func(*storagev1.StatusResponse) bool) *storagev1.StatusResponse {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

@@ -49,7 +49,7 @@ func TestT2_SlaveAheadOfACrashedMaster(t *testing.T) {
 			master := alone(t)
 			s := follower(t, 1, master)
 			master.start().awaitOpen().fill(scaled(300, 1000))
-			cut := master.end64()
+			cut := master.put([]byte("the first one that is lost")).GetOffset()
 			master.fill(50)
 			end := master.end64()
 			s.start().awaitEnd(end)

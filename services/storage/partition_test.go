@@ -28,8 +28,9 @@ func TestABlackHole(t *testing.T) {
 	link.Stall(testkit.Up)
 	link.Stall(testkit.Down)
 	began := time.Now()
-	master.awaitSlaves(0)
-	s.await("the end of the link", func(st *storagev1.StatusResponse) bool { return st.GetUpstream().GetReason() != "" })
+	patience := max(testkit.Patience, 4*interval)
+	master.awaitLong(patience, "the end of the slave", func(st *storagev1.StatusResponse) bool { return st.GetInSyncSlaves() == 0 })
+	s.awaitLong(patience, "the end of the link", func(st *storagev1.StatusResponse) bool { return st.GetUpstream().GetReason() != "" })
 	if took := time.Since(began); took > 3*interval {
 		t.Errorf("it took %v to notice", took)
 	}

@@ -109,9 +109,14 @@ func TestT10_TornAndRotten(t *testing.T) {
 	size := int(end - offsets[99])
 
 	// again opens a copy of the store with other bytes from an offset on, as after a crash.
+	n := alone(t)
 	again := func(t *testing.T, at int64, b []byte) *node {
 		t.Helper()
-		n := alone(t).takeOver(made.cfg.StorePathRootDir)
+		if err := os.RemoveAll(n.cfg.StorePathRootDir); err != nil {
+			t.Fatal(err)
+		}
+		n.takeOver(made.cfg.StorePathRootDir)
+		n.log = &record{}
 		name := filepath.Join(n.cfg.StorePathRootDir, "commitlog", fmt.Sprintf("%020d", 0))
 		f, err := os.OpenFile(name, os.O_RDWR, 0)
 		if err != nil {

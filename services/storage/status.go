@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -11,9 +12,11 @@ import (
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/services/storage/internal/commitlog"
+	"github.com/tandemlog/tandem/services/storage/internal/damage"
 	"github.com/tandemlog/tandem/services/storage/internal/replication"
 	"github.com/tandemlog/tandem/services/storage/internal/role"
 	"github.com/tandemlog/tandem/services/storage/internal/rpc"
+	"github.com/tandemlog/tandem/services/storage/internal/topics"
 )
 
 // started is when this process began.
@@ -28,8 +31,9 @@ func (a *app) ready(context.Context) error {
 		return nil
 	}
 	reason, remedy := st.Reason, st.Remedy
-	if reason == "" {
-		reason, remedy = st.Upstream.Reason, st.Upstream.Remedy
+	if !st.Role.Master() {
+		reason = cmp.Or(st.Upstream.Reason, "CONNECTING")
+		remedy = cmp.Or(st.Upstream.Remedy, "wait: a master is looked for")
 	}
 	return errNotReady.With("reason", reason).WithRemedy("%s", remedy)
 }
@@ -50,7 +54,7 @@ func (a *app) status() *storagev1.StatusResponse {
 	if st.Role.Master() {
 		out.RequiredAcks = int32(a.cfg.HA.Required) //nolint:gosec // a handful of slaves
 		out.InSyncSlaves = int32(a.master.InSync()) //nolint:gosec // as above
-		out.Watermarks.AckedOffset = a.master.Acked(max(a.cfg.HA.Required, 1)).Load()
+		out.Watermarks.AckedOffset = a.master.Acked(a.cfg.HA.Required).Load()
 	} else {
 		out.Upstream = a.upstream(st.Upstream)
 	}
@@ -62,6 +66,8 @@ func (a *app) status() *storagev1.StatusResponse {
 		a.env.Logger.Warn("kept ranges cannot be listed", slog.Any("error", err))
 	}
 	out.Rollbacks = rpc.RollbacksOf(kept)
+	out.Damage = knownDamage(a.damage.Known())
+	out.TopicTable = topicTable(a.topics.State())
 	if free, err := a.fs.FreeSpace(a.cfg.StorePathRootDir); err == nil {
 		out.DiskFree = free
 	}
@@ -76,7 +82,7 @@ func (a *app) upstream(u role.Upstream) *storagev1.UpstreamStatus {
 		LastReceive: stamp(raw.LastReceive), ConnectedAt: stamp(raw.ConnectedAt),
 	}
 	if out.Reason == "" && raw.Reason != "" && !raw.Connected {
-		out.Reason, out.Remedy = raw.Reason, raw.Remedy
+		out.Reason, out.Remedy = raw.Reason, cmp.Or(raw.Remedy, role.Remedy(raw.Reason))
 	}
 	return out
 }
@@ -85,8 +91,31 @@ func slaveStatus(s replication.SlaveStatus) *storagev1.SlaveStatus {
 	return &storagev1.SlaveStatus{
 		NodeId: s.NodeID, Address: s.Address, State: storagev1.LinkState(s.State), AckedOffset: s.Acked, SentOffset: s.Sent,
 		LagBytes: s.LagBytes, Lag: durationpb.New(s.Lag), LastReport: stamp(s.LastReport), ConnectedAt: stamp(s.Connected),
-		InSync: s.InSync, Legacy: s.Legacy, Reason: s.Reason, Remedy: s.Remedy,
+		InSync: s.InSync, Legacy: s.Legacy, Reason: s.Reason, Remedy: cmp.Or(s.Remedy, role.Remedy(s.Reason)),
 	}
+}
+
+// topicTable is nil without a configsync.
+func topicTable(st topics.State) *storagev1.TopicTableStatus {
+	if st.Address == "" {
+		return nil
+	}
+	return &storagev1.TopicTableStatus{
+		Address: st.Address, Current: st.Current, Known: st.Known, Topics: int64(st.Topics), UpdatedAt: stamp(st.Updated),
+		Reason: st.Reason, Remedy: st.Remedy,
+	}
+}
+
+// knownDamage is nil when there is none.
+func knownDamage(k damage.Known) *storagev1.KnownDamage {
+	if k.Records+k.Units == 0 {
+		return nil
+	}
+	out := &storagev1.KnownDamage{Records: k.Records, Units: k.Units}
+	for _, p := range k.Places {
+		out.Places = append(out.Places, &storagev1.DamagedPlace{FromOffset: p.From, ToOffset: p.To, Unit: p.Unit, FoundBy: p.By})
+	}
+	return out
 }
 
 // stamp is nil for the zero time.

@@ -24,8 +24,10 @@ func newMetrics(m metric.Meter) (*metrics, error) {
 	}
 	out := &metrics{}
 	var err error
-	if out.bytes, err = m.Int64Counter("storage.scrub.read", metric.WithUnit("By")); err == nil {
-		out.damages, err = m.Int64Counter("storage.scrub.damages", metric.WithUnit("1"))
+	if out.bytes, err = m.Int64Counter("storage.scrub.read", metric.WithUnit("By"),
+		metric.WithDescription("Bytes of the log that scrubs have read.")); err == nil {
+		out.damages, err = m.Int64Counter("storage.scrub.damages", metric.WithUnit("1"),
+			metric.WithDescription("Damages that scrubs have found, by kind: record, unit."))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("make instruments: %w", err)

@@ -91,18 +91,14 @@ func (l *Log) append(b *Batch, total int64) (Appended, error) {
 // makes the sync that follows more than twice as slow.
 func (l *Log) write(records [][]byte) error {
 	pos := l.end - l.tail.Start()
-	var err error
-	switch {
-	case l.store != nil:
-		for _, r := range records {
-			pos += int64(copy(l.store[pos:], r))
-		}
-	case len(records) == 1:
-		_, err = l.tail.WriteAt(records[0], pos)
-	default:
-		_, err = l.tail.WritevAt(records, pos)
+	if l.store == nil {
+		_, err := l.tail.WritevAt(records, pos)
+		return err
 	}
-	return err
+	for _, r := range records {
+		pos += int64(copy(l.store[pos:], r))
+	}
+	return nil
 }
 
 // place makes tail and store those of a file with room for total bytes and a blank record behind them. Until the next
@@ -212,13 +208,7 @@ func (l *Log) fillUp(free int64) error {
 	var blank [message.BlankSize]byte
 	binary.BigEndian.PutUint32(blank[:], uint32(free))
 	binary.BigEndian.PutUint32(blank[4:], message.MagicBlank)
-	pos := l.end - l.tail.Start()
-	if l.store != nil {
-		copy(l.store[pos:], blank[:])
-		return nil
-	}
-	_, err := l.tail.WriteAt(blank[:], pos)
-	return err
+	return l.write([][]byte{blank[:]})
 }
 
 // AppendRaw writes what a master sent: bodies side by side from offset, which must be the end (ErrGap). They may begin, end
@@ -255,6 +245,7 @@ func (l *Log) appendRaw(offset int64, bodies [][]byte) (n int, err error) {
 		}
 		n += m
 		l.end += int64(m)
+		l.own.Store(l.end)
 		l.lastStamp = 0
 		if l.end == l.tail.End() {
 			l.tail, l.store = nil, nil

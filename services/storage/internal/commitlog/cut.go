@@ -121,8 +121,8 @@ func (l *Log) cut(c cut.Cut) error {
 	if err := l.carryOut(c); err != nil {
 		return l.fail(err)
 	}
+	l.own.Store(min(l.own.Load(), c.To))
 	l.end, l.tail, l.store, l.lastStamp, l.made, l.kept = c.To, nil, nil, 0, -1, nil
-	l.o.Log.Info("log cut", "reset", c.Reset, "from", c.End, "to", c.To, "kept_in", c.Keep)
 	return nil
 }
 

@@ -29,6 +29,7 @@ type Log struct {
 	fault   atomic.Pointer[error]
 	faulted chan struct{} // closed with the fault
 	closed  atomic.Bool
+	own     atomic.Int64 // see OwnFrom
 
 	ahead   atomic.Bool
 	kick    chan struct{} // capacity 1: a file is in use whose successor may be made
@@ -88,6 +89,9 @@ func (l *Log) FirstOffset() int64 {
 
 // End returns the offset behind the last byte.
 func (l *Log) End() int64 { return l.marks.Load().written.Load() }
+
+// OwnFrom returns the offset from which on all is what Append wrote since Open: the end when the rest came from elsewhere.
+func (l *Log) OwnFrom() int64 { return l.own.Load() }
 
 // FileSize returns the length of each file, bytes.
 func (l *Log) FileSize() int64 { return l.queue.FileSize() }

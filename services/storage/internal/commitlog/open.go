@@ -105,6 +105,7 @@ func (l *Log) open() (*Recovery, error) {
 		return nil, err
 	}
 	l.end = r.End
+	l.own.Store(r.End)
 	l.marks.Store(newMarks(r.End, r.End, r.CheckpointReadable))
 	if l.metrics, err = newMetrics(l.o.Meter, l); err != nil {
 		return nil, err

@@ -10,11 +10,8 @@ import (
 
 // The instruments of this package:
 //
-//	storage.log.first           By   offset of the first byte
-//	storage.log.written         By   offset behind the last byte
-//	storage.log.flushed         By   offset below which all is durable
-//	storage.log.readable        By   offset below which readers may look
-//	storage.log.flush.duration  s    of one flush
+//	storage.log.first, written, flushed, readable  By  the watermarks
+//	storage.log.flush.duration                     s   of one flush
 type metrics struct {
 	flush    metric.Float64Histogram
 	registry metric.Registration
@@ -23,24 +20,24 @@ type metrics struct {
 func newMetrics(m metric.Meter, l *Log) (*metrics, error) {
 	out := &metrics{}
 	var err error
-	out.flush, err = m.Float64Histogram("storage.log.flush.duration", metric.WithUnit("s"),
+	out.flush, err = m.Float64Histogram("storage.log.flush.duration", metric.WithUnit("s"), metric.WithDescription("Time of one flush of the log."),
 		metric.WithExplicitBucketBoundaries(0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5))
 	if err != nil {
 		return nil, fmt.Errorf("make instruments: %w", err)
 	}
 	values := []struct {
-		name  string
-		value func() int64
+		name, text string
+		value      func() int64
 	}{
-		{"storage.log.first", l.FirstOffset},
-		{"storage.log.written", l.End},
-		{"storage.log.flushed", func() int64 { return l.Flushed().Load() }},
-		{"storage.log.readable", func() int64 { return l.Readable().Load() }},
+		{"storage.log.first", "Offset of the log's first byte.", l.FirstOffset},
+		{"storage.log.written", "Offset behind the log's last byte.", l.End},
+		{"storage.log.flushed", "Offset below which the log is durable.", func() int64 { return l.Flushed().Load() }},
+		{"storage.log.readable", "Offset below which readers may look.", func() int64 { return l.Readable().Load() }},
 	}
 	gauges := make([]metric.Int64ObservableGauge, len(values))
 	all := make([]metric.Observable, len(values))
 	for i, v := range values {
-		if gauges[i], err = m.Int64ObservableGauge(v.name, metric.WithUnit("By")); err != nil {
+		if gauges[i], err = m.Int64ObservableGauge(v.name, metric.WithUnit("By"), metric.WithDescription(v.text)); err != nil {
 			return nil, fmt.Errorf("make instruments: %w", err)
 		}
 		all[i] = gauges[i]

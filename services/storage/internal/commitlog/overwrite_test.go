@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/tandemlog/tandem/pkg/durable"
 	"github.com/tandemlog/tandem/pkg/testkit"
@@ -187,7 +188,9 @@ func TestOverwriteFaults(t *testing.T) {
 // Readers and writers go on meanwhile; a reader sees old or new bytes, never a half.
 func TestOverwriteBesideReaders(t *testing.T) {
 	fsys, want, from, to := rotten(t, 3)
-	l, _ := open(t, fsys, options())
+	o := options()
+	o.Grace = 10 * time.Second
+	l, _ := open(t, fsys, o)
 	old := slices.Clone(read(t, l, from, to))
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup

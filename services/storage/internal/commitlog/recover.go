@@ -10,15 +10,10 @@ import (
 func (l *Log) recover(r *Recovery) error {
 	flushed, ours := l.cp.Flushed()
 	if files := l.queue.Files(); len(files) > 0 {
-		from := recovery.Start(files, recovery.Known{
-			Clean: r.Clean, Flushed: flushed, Ours: ours,
+		w, from := recovery.Find(files, recovery.Known{
+			Clean: r.Clean, SameBoot: r.SameBoot, Flushed: flushed, Ours: ours,
 			OnDisk: min(l.cp.Get(checkpoint.Physic), l.cp.Get(checkpoint.Logics)),
 		})
-		trusted := int64(-1)
-		if r.Clean && ours {
-			trusted = flushed // a clean stop of our own has left nothing behind it
-		}
-		w := recovery.Walk(files, from, trusted)
 		r.FirstOffset, r.ScannedFrom, r.End, r.Rot = files[0].Start(), files[from].Start(), w.End, w.Rot
 		l.lastStamp = w.Stamp
 		partial := recovery.EndsInside(l.queue.Find(w.End), w.End, flushed)

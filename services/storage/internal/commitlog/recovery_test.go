@@ -189,6 +189,56 @@ func TestT10_Rot(t *testing.T) {
 	}
 }
 
+// TestHoles: pages reach a disk in any order, so after the machine went down the log may have holes behind what was durable. The
+// first one is its end: what is behind it was promised by nobody here, and a peer has what lies in the hole. The same bytes after
+// the end of a process alone, or below what was durable, are rot.
+func TestHoles(t *testing.T) {
+	fsys := memfs.New()
+	l, _ := open(t, fsys, options())
+	fill(t, l, 60)
+	flushNow(t, l)
+	sure := l.End()
+	closeLog(t, l, true)
+	l, _ = open(t, fsys, options())
+	ends := fill(t, l, 60)
+	end := ends[59]
+	left := killed(fsys)
+	hole := sure + (end-sure)/2
+	for hole%fileSize > fileSize/2 || hole+1000 > end {
+		hole -= 500
+	}
+	wholly := wholeBelow(append([]int64{sure}, ends...), hole)
+	for _, tc := range []struct {
+		name string
+		boot string
+		at   int64
+		want int64
+		rot  int
+	}{
+		{"the machine went down", "boot-2", hole, wholly, 0},
+		{"only the process ended", boot, hole, end, 1},
+		{"no boot id", "", hole, wholly, 0},
+		{"it was durable", "boot-2", sure - 1000, end, 1},
+	} {
+		f := left.CrashClone(memfs.All)
+		patch(t, f, tc.at, make([]byte, 900))
+		o := options()
+		o.BootID = tc.boot
+		l, r := open(t, f, o)
+		if r.End != tc.want || len(r.Rot) != tc.rot || r.Lost != 0 || tc.rot == 0 && r.CutBytes == 0 {
+			t.Errorf("%s: %+v, want the end %d and %d bad stretches", tc.name, *r, tc.want, tc.rot)
+		}
+		a := put(t, l, sized(5, 300))
+		flushNow(t, l)
+		if l2, r := open(t, cut(f), o); r.End != a.Next || r.CutBytes != 0 {
+			t.Errorf("%s: after another crash %+v, want the end %d", tc.name, *r, a.Next)
+		} else {
+			closeLog(t, l2, false)
+		}
+		closeLog(t, l, false)
+	}
+}
+
 // TestT10_FailedSync is C13: the first failed sync ends the log, although the next would succeed.
 func TestT10_FailedSync(t *testing.T) {
 	for _, o := range []commitlog.Options{options(), syncOptions()} {
@@ -359,6 +409,15 @@ func resize(t *testing.T, fsys *memfs.FS, name string, size int64) {
 	must(t, f.Close())
 }
 
+// wholeIndex returns the index of the last of ends that is at most n.
+func wholeIndex(ends []int64, n int64) int {
+	i := len(ends) - 1
+	for ends[i] > n {
+		i--
+	}
+	return i
+}
+
 // TestLostTail: what was durable and is gone is told, a record that a slave had half is not.
 func TestLostTail(t *testing.T) {
 	fsys, ends := stopped(t, 100, true)
@@ -367,6 +426,18 @@ func TestLostTail(t *testing.T) {
 	l, r := open(t, fsys, options())
 	if r.Lost != ends[99]-r.End || r.End%fileSize != 0 {
 		t.Errorf("%+v", *r)
+	}
+	closeLog(t, l, true)
+
+	// A disk that loses what it had called durable loses it across files: the end is found where it is.
+	fsys, ends = stopped(t, 100, true)
+	at := ends[99] - ends[99]%fileSize
+	want := ends[wholeIndex(ends, at-fileSize/2)]
+	patch(t, fsys, want, make([]byte, at-want))
+	patch(t, fsys, at, make([]byte, fileSize))
+	l, r = open(t, fsys, options())
+	if r.End != want || r.Lost != ends[99]-want || len(r.Rot) != 0 {
+		t.Errorf("%+v, want the end %d", *r, want)
 	}
 	closeLog(t, l, true)
 

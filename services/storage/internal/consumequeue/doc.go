@@ -3,7 +3,8 @@
 //
 // The queues are a function of the log. The dispatcher is the only writer: it reads the log in order, calls Gather for
 // every message and Commit after every stretch, by which the units become visible to readers and each queue's mark
-// grows. Units between two commits are in memory or behind the end of the queue on disk and do not count.
+// grows. The last units of a queue are in memory, visible or not, until there is a chunk of them, Flush comes or too many
+// queues wait so: a commit costs no write. What a crash loses of them the log has.
 //
 //	                Gather               Commit              Flush
 //	record of log ---------> [ gathered ] ------> [ visible ] -----> [ durable, and in the summary tandem/queues ]
@@ -20,7 +21,8 @@
 //
 // Files and descriptors are the business of queuefile, the summary's text that of summary.
 //
-// A failed fsync is fatal; a full disk is not: Commit takes back what it could not write and can be tried again.
+// A failed fsync is fatal; a full disk is not: what is gathered is taken back when it cannot be written, and can be tried
+// again; what is visible stays so, in memory.
 //
 // RocketMQ's names: ConsumeQueue, ConsumeQueueStore, FlushConsumeQueueService, fillPreBlank, truncateDirtyLogicFiles,
 // correctMinOffset. Where it differs on purpose: a gap is never closed by moving units forward, a blank unit never counts

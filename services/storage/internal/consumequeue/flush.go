@@ -41,7 +41,7 @@ func (s *Set) Run(ctx context.Context) error {
 			err := s.Flush()
 			if errors.Is(err, vfs.ErrNoSpace) {
 				if !full {
-					s.o.Log.Warn("no space for the summary of queues, a restart will read more of the log", slog.Any("error", err))
+					s.o.Log.Warn("no space for queue units or their summary, a restart will read more of the log", slog.Any("error", err))
 				}
 				full = true
 				continue
@@ -63,9 +63,9 @@ func (s *Set) Flush() error {
 
 func (s *Set) flush() error {
 	s.writing.Lock()
-	if s.err != nil {
-		defer s.writing.Unlock()
-		return s.err
+	if err := s.spill(); err != nil {
+		s.writing.Unlock()
+		return err
 	}
 	work := s.takeDirty()
 	var u *summary.Summary

@@ -1,6 +1,10 @@
 package consumequeue
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/tandemlog/tandem/services/storage/internal/consumequeue/unit"
+)
 
 // Mend writes u where the unit with queueOffset belongs, unless it is there, and reports whether it did: over another unit, or a
 // blank one, that keep does not want to stay, or behind the last one. What Flush does makes it durable. ErrQueueGap when units in
@@ -11,6 +15,9 @@ func (s *Set) Mend(topic []byte, queueID int32, queueOffset int64, u Unit, keep 
 	q, err := s.writable(topic, queueID, queueOffset)
 	if err != nil {
 		return false, err
+	}
+	if err := q.spill(); err != nil { // what is mended are files
+		return false, fmt.Errorf("mend queue %s/%d: %w", q.topic, q.id, err)
 	}
 	lo := q.row.Files.Lo / UnitSize
 	switch {
@@ -28,10 +35,10 @@ func (s *Set) Mend(topic []byte, queueID int32, queueOffset int64, u Unit, keep 
 	if err != nil || there == u {
 		return false, err
 	}
-	if there.valid() && !there.Blank() && keep(there) {
+	if there.Valid() && !there.Blank() && keep(there) {
 		return false, nil
 	}
-	if err := q.write(queueOffset, appendUnit(nil, u)); err != nil {
+	if err := q.write(queueOffset, unit.Append(nil, u)); err != nil {
 		return false, fmt.Errorf("mend queue %s/%d: %w", q.topic, q.id, err)
 	}
 	if queueOffset == q.next-1 {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tandemlog/tandem/pkg/watermark"
 	"github.com/tandemlog/tandem/services/storage/internal/consumequeue/queuefile"
+	"github.com/tandemlog/tandem/services/storage/internal/consumequeue/unit"
 )
 
 // Queue is the list of one queue's messages. Its methods may be called concurrently.
@@ -20,7 +21,7 @@ type Queue struct {
 	written  int64  // queue offset behind the last unit on disk, visible or not
 	searched int64  // a gap at this queue offset was looked for in the log already; -1: none
 	unsynced int64  // lowest queue offset written since the last Flush, where dirty
-	chunk    []byte // units [next - len/UnitSize, next), not on disk yet
+	chunk    []byte // units [next - len/UnitSize, next), not on disk yet; visible ones are changed no more
 	gathered bool   // is in set.gathered
 	dirty    bool   // is in set.dirty
 	old      bool   // had files at Open: nobody knows what is in them behind the end
@@ -31,6 +32,7 @@ type Queue struct {
 	known bool // false: the log has not been read far enough to say what the queue holds
 	min   int64
 	max   int64
+	tail  []byte // the last units below max, where these are not on disk yet: a part of chunk
 	cuts  int
 	grown *watermark.Mark // stands at max
 }
@@ -86,9 +88,9 @@ func (q *Queue) Read(from int64, dst []Unit) (int, error) {
 
 const loadUnits = 100 // units read with one system call
 
-// load reads units that are on disk, whoever may see them.
+// load reads units that are visible or on disk, whoever may see them.
 func (q *Queue) load(at int64, dst []Unit) error {
-	if len(dst) == 0 {
+	if dst = q.fromTail(at, dst); len(dst) == 0 {
 		return nil
 	}
 	b, ok := q.set.scratch.Get().(*[loadUnits * UnitSize]byte)
@@ -103,12 +105,26 @@ func (q *Queue) load(at int64, dst []Unit) error {
 			return err //nolint:wrapcheck // says what it did
 		}
 		for i := range dst[:n] {
-			dst[i] = unitAt(b[i*UnitSize:])
+			dst[i] = unit.Decode(b[i*UnitSize:])
 		}
 		at += int64(n)
 		dst = dst[n:]
 	}
 	return nil
+}
+
+// fromTail reads what is not on disk yet and returns the part of dst in front of it. What leaves the tail is on disk then.
+func (q *Queue) fromTail(at int64, dst []Unit) []Unit {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	from := q.max - int64(len(q.tail)/UnitSize)
+	for i := max(at, from); i < min(q.max, at+int64(len(dst))); i++ {
+		dst[i-at] = unit.Decode(q.tail[(i-from)*UnitSize:])
+	}
+	if len(q.tail) == 0 || at+int64(len(dst)) <= from {
+		return dst
+	}
+	return dst[:max(from-at, 0)]
 }
 
 func (q *Queue) unit(at int64) (Unit, error) {
@@ -131,7 +147,7 @@ func (q *Queue) search(lo, hi, offset int64) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		if !u.valid() || u.Blank() || u.Offset >= offset {
+		if !u.Valid() || u.Blank() || u.Offset >= offset {
 			hi = mid
 		} else {
 			lo = at + 1
@@ -147,7 +163,7 @@ func (q *Queue) endBefore(at int64) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		if !u.valid() {
+		if !u.Valid() {
 			return 0, nil
 		}
 		if !u.Blank() {
@@ -168,7 +184,7 @@ func (q *Queue) intact(lo, hi int64) (int64, error) {
 			return 0, err
 		}
 		for i, u := range units[:n] {
-			if !u.valid() || (!u.Blank() && u.Offset <= last) {
+			if !u.Valid() || (!u.Blank() && u.Offset <= last) {
 				return lo + int64(i), nil
 			}
 			if !u.Blank() {

@@ -17,6 +17,7 @@ import (
 	"github.com/tandemlog/tandem/pkg/vfs"
 	"github.com/tandemlog/tandem/pkg/watermark"
 	"github.com/tandemlog/tandem/services/storage/internal/consumequeue/queuefile"
+	"github.com/tandemlog/tandem/services/storage/internal/consumequeue/unit"
 )
 
 // Defaults of Options.
@@ -26,10 +27,10 @@ const (
 )
 
 const (
-	// chunkSize is how much of one queue is gathered before it goes to disk, bytes.
-	chunkSize = 100 * UnitSize
-	// maxSpare bounds the chunks that are kept for reuse.
-	maxSpare = 4096
+	// chunkSize is how much of one queue is kept in memory before it goes to disk, bytes.
+	chunkSize = 200 * UnitSize
+	// maxHeld bounds the queues that have a chunk after a Commit.
+	maxHeld = 4096
 	// maxFill bounds the blank units that close a gap, unless the log had room for more messages in between.
 	maxFill = 1 << 20
 	// minRecord is the length of the shortest record, bytes.
@@ -83,6 +84,7 @@ type Set struct {
 	pool     *queuefile.Pool
 	metrics  *metrics
 	scratch  sync.Pool // *[loadUnits * UnitSize]byte
+	spare    sync.Pool // *[chunkSize]byte
 
 	flushing sync.Mutex // held by Flush, Truncate, Settle and Close, also across fsync; guards saved
 	saved    int64      // dispatched of the summary on disk
@@ -94,8 +96,8 @@ type Set struct {
 	dispatched int64      // all messages below are in the queues; None: nobody has said so yet
 	stamp      int64      // store time of the last message, ms
 	gathered   []*Queue
+	held       []*Queue // those with a chunk
 	dirty      []*Queue
-	spare      [][]byte
 
 	mu     sync.RWMutex // guards topics; changed with writing held too
 	topics map[string]map[int32]*Queue
@@ -233,7 +235,7 @@ func (s *Set) mend(q *Queue, at int64, u Unit) (int64, error) {
 		slog.Int64("count", missing), slog.Int64("log_from", q.lastEnd), slog.Int64("log_to", u.Offset))
 	s.metrics.blanks(missing)
 	for q.next < at {
-		if err := q.put(blank); err != nil {
+		if err := q.put(unit.Blank()); err != nil {
 			return None, err
 		}
 	}
@@ -308,19 +310,18 @@ func (s *Set) Commit(dispatched, storeTime int64) error {
 }
 
 func (s *Set) commit() error {
+	if len(s.held) > maxHeld {
+		if err := s.spill(); err != nil {
+			s.discard()
+			return err
+		}
+	}
 	var units int64
 	for _, q := range s.gathered {
-		if err := q.spill(); err != nil {
-			s.discard()
-			return fmt.Errorf("write queue %s/%d: %w", q.topic, q.id, err)
-		}
 		units += q.next - q.max
-	}
-	for _, q := range s.gathered {
 		q.publish()
 	}
 	s.gathered = s.gathered[:0]
-	s.trimSpare()
 	s.metrics.units(units)
 	return nil
 }
@@ -330,22 +331,26 @@ func (s *Set) discard() {
 		q.discard()
 	}
 	s.gathered = s.gathered[:0]
-	s.trimSpare()
+}
+
+// spill writes all chunks to disk. After an error the rest of them is as it was.
+func (s *Set) spill() error {
+	for n := len(s.held); n > 0 && s.err == nil; n = len(s.held) {
+		q := s.held[n-1]
+		if err := q.spill(); err != nil {
+			return fmt.Errorf("write queue %s/%d: %w", q.topic, q.id, err)
+		}
+		s.spare.Put((*[chunkSize]byte)(q.chunk[:chunkSize]))
+		q.chunk, s.held[n-1] = nil, nil
+		s.held = s.held[:n-1]
+	}
+	return s.err
 }
 
 func (s *Set) takeChunk() []byte {
-	n := len(s.spare)
-	if n == 0 {
-		return make([]byte, 0, chunkSize)
+	c, ok := s.spare.Get().(*[chunkSize]byte)
+	if !ok {
+		c = new([chunkSize]byte)
 	}
-	c := s.spare[n-1]
-	s.spare = s.spare[:n-1]
-	return c
-}
-
-func (s *Set) trimSpare() {
-	if len(s.spare) > maxSpare {
-		clear(s.spare[maxSpare:])
-		s.spare = s.spare[:maxSpare]
-	}
+	return c[:0]
 }

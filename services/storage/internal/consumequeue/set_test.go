@@ -20,6 +20,7 @@ import (
 	"github.com/tandemlog/tandem/pkg/vfs/memfs"
 	"github.com/tandemlog/tandem/pkg/watermark"
 	"github.com/tandemlog/tandem/services/storage/internal/consumequeue/summary"
+	"github.com/tandemlog/tandem/services/storage/internal/consumequeue/unit"
 )
 
 func check(t testing.TB, err error) {
@@ -107,14 +108,14 @@ func TestFormatExample(t *testing.T) {
 
 func TestT7_UnitsOfTheSpec(t *testing.T) {
 	for want, u := range map[string]Unit{
-		"000000000000040000000090000000000027a807": {1024, 144, 2598919},
-		"000000000000040000000090ffffffff80000000": {1024, 144, -2147483648},
-		"00000000000000007fffffff0000000000000000": blank,
-		"00000000000008000000012c0000018bcfe58f8b": {2048, 300, 1700000010123},
+		"000000000000040000000090000000000027a807": {Offset: 1024, Size: 144, TagsCode: 2598919},
+		"000000000000040000000090ffffffff80000000": {Offset: 1024, Size: 144, TagsCode: -2147483648},
+		"00000000000000007fffffff0000000000000000": unit.Blank(),
+		"00000000000008000000012c0000018bcfe58f8b": {Offset: 2048, Size: 300, TagsCode: 1700000010123},
 	} {
-		b := appendUnit(nil, u)
-		if got := hex.EncodeToString(b); got != want || unitAt(b) != u {
-			t.Errorf("%v is %s, want %s; back %v", u, got, want, unitAt(b))
+		b := unit.Append(nil, u)
+		if got := hex.EncodeToString(b); got != want || unit.Decode(b) != u {
+			t.Errorf("%v is %s, want %s; back %v", u, got, want, unit.Decode(b))
 		}
 	}
 }
@@ -122,10 +123,11 @@ func TestT7_UnitsOfTheSpec(t *testing.T) {
 func TestT7_FirstUnitInTheMiddleOfAFile(t *testing.T) {
 	fsys := newFS(t)
 	s := open(t, fsys, Options{})
-	check(t, s.Append([]byte("T"), 0, 300_003, Unit{1024, 144, 7}))
+	check(t, s.Append([]byte("T"), 0, 300_003, Unit{Offset: 1024, Size: 144, TagsCode: 7}))
+	check(t, s.Flush())
 	name := "/s/consumequeue/T/0/00000000000006000000"
 	b := read(t, fsys, name)
-	want := append(slices.Repeat(appendUnit(nil, blank), 3), appendUnit(nil, Unit{1024, 144, 7})...)
+	want := append(slices.Repeat(unit.Append(nil, unit.Blank()), 3), unit.Append(nil, Unit{Offset: 1024, Size: 144, TagsCode: 7})...)
 	if len(b) != DefaultFileSize || !slices.Equal(b[:80], want) || b[80+11] != 0 {
 		t.Errorf("%d bytes: %x, want %x", len(b), b[:100], want)
 	}
@@ -146,15 +148,15 @@ func TestH8H9_RepeatsAndGaps(t *testing.T) {
 	s := open(t, newFS(t), Options{FileSize: 100})
 	topic := []byte("T")
 	for i := range int64(10) {
-		check(t, s.Append(topic, 1, i, Unit{100 * i, 100, i}))
+		check(t, s.Append(topic, 1, i, Unit{Offset: 100 * i, Size: 100, TagsCode: i}))
 	}
-	check(t, s.Append(topic, 1, 8, Unit{5000, 100, 99}))
-	err := s.Append(topic, 1, 12, Unit{5000, 100, 12})
+	check(t, s.Append(topic, 1, 8, Unit{Offset: 5000, Size: 100, TagsCode: 99}))
+	err := s.Append(topic, 1, 12, Unit{Offset: 5000, Size: 100, TagsCode: 12})
 	if !errors.Is(err, ErrQueueGap) || !strings.Contains(err.Error(), "want=10") || !strings.Contains(err.Error(), "got=12") {
 		t.Errorf("gap: %v", err)
 	}
 	for i, u := range all(t, s.Lookup("T", 1)) {
-		if want := (Unit{100 * int64(i), 100, int64(i)}); u != want {
+		if want := (Unit{Offset: 100 * int64(i), Size: 100, TagsCode: int64(i)}); u != want {
 			t.Errorf("unit %d is %v, want %v", i, u, want)
 		}
 	}
@@ -232,7 +234,7 @@ func TestWhatNoQueueCanHold(t *testing.T) {
 func TestReadOutside(t *testing.T) {
 	s := open(t, newFS(t), Options{FileSize: 100})
 	for i := int64(7); i < 20; i++ {
-		check(t, s.Append([]byte("T"), 0, i, Unit{100 * i, 100, 0}))
+		check(t, s.Append([]byte("T"), 0, i, Unit{Offset: 100 * i, Size: 100, TagsCode: 0}))
 	}
 	q := s.Lookup("T", 0)
 	var dst [50]Unit
@@ -246,7 +248,7 @@ func TestReadOutside(t *testing.T) {
 	if _, err := q.Read(7, dst[:]); !errors.Is(err, ErrClosed) {
 		t.Errorf("read after close: %v", err)
 	}
-	if err := s.Append([]byte("T"), 0, 20, Unit{1, 1, 1}); !errors.Is(err, ErrClosed) {
+	if err := s.Append([]byte("T"), 0, 20, Unit{Offset: 1, Size: 1, TagsCode: 1}); !errors.Is(err, ErrClosed) {
 		t.Errorf("append after close: %v", err)
 	}
 	if err := q.Grown().Err(); !errors.Is(err, ErrClosed) {
@@ -266,6 +268,7 @@ func TestManyQueuesCostNeitherDiskNorDescriptors(t *testing.T) {
 			check(t, err)
 		}
 		check(t, s.Commit(1000*(round+1), 0))
+		check(t, s.spill())
 		if n := s.pool.Count(); n > limit {
 			t.Fatalf("%d files open", n)
 		}
@@ -374,8 +377,8 @@ func TestTruncateAtEveryUnit(t *testing.T) {
 				}
 				check(t, f.Close())
 				for at := range int64(5) {
-					if live := start/UnitSize+at < cut; live != (unitAt(b[at*UnitSize:]) != Unit{}) {
-						t.Errorf("cut at %d: unit %d is %v", cut, start/UnitSize+at, unitAt(b[at*UnitSize:]))
+					if live := start/UnitSize+at < cut; live != (unit.Decode(b[at*UnitSize:]) != Unit{}) {
+						t.Errorf("cut at %d: unit %d is %v", cut, start/UnitSize+at, unit.Decode(b[at*UnitSize:]))
 					}
 				}
 			}
@@ -420,43 +423,45 @@ func TestQ09_MinFollowsTheLog(t *testing.T) {
 }
 
 func TestAFullDiskTakesBackWhatWasGathered(t *testing.T) {
+	const n = chunkSize/UnitSize + 7
 	fsys := newFS(t)
 	s := open(t, fsys, Options{FileSize: 100})
-	check(t, s.Append([]byte("T"), 0, 0, Unit{0, 100, 0}))
+	check(t, s.Append([]byte("T"), 0, 0, Unit{Offset: 0, Size: 100, TagsCode: 0}))
 	for _, kind := range []memfs.Kind{memfs.KindWrite, memfs.KindTruncate, memfs.KindCreate, memfs.KindMkdir} {
-		fsys.SetHook(func(op memfs.Op) memfs.Action {
-			if op.Kind == kind {
-				return memfs.FailBefore(vfs.ErrNoSpace)
-			}
-			return memfs.Proceed
-		})
+		fsys.SetHook(failing(kind))
 		at := s.Lookup("T", 0).Max()
 		var err error
-		for i := at; i < at+7 && err == nil; i++ {
-			_, err = s.Gather([]byte("T"), 0, i, 100*i, 100, 0)
-		}
-		if err == nil {
-			_, err = s.Gather([]byte("U"+kind.String()), 0, 0, 0, 100, 0)
-		}
-		if err == nil {
-			err = s.Commit(100*(at+7), 0)
+		for i := int64(0); i < n && err == nil; i++ {
+			if _, err = s.Gather([]byte("U"+kind.String()), 0, i, 100*i, 100, 0); err == nil {
+				_, err = s.Gather([]byte("T"), 0, at+i, 100*(at+i), 100, 0)
+			}
 		}
 		if !errors.Is(err, vfs.ErrNoSpace) || s.Lookup("T", 0).Max() != at {
 			t.Errorf("%s: %v, max %d", kind, err, s.Lookup("T", 0).Max())
 		}
 		fsys.SetHook(nil)
-		for i := at; i < at+7; i++ {
+		for i := at; i < at+n; i++ {
 			_, err := s.Gather([]byte("T"), 0, i, 100*i, 100, 0)
 			check(t, err)
 		}
-		check(t, s.Commit(100*(at+7), 0))
+		check(t, s.Commit(100*(at+n), 0))
 	}
 	for i, u := range all(t, s.Lookup("T", 0)) {
-		if u != (Unit{100 * int64(i), 100, 0}) {
+		if u != (Unit{Offset: 100 * int64(i), Size: 100, TagsCode: 0}) {
 			t.Errorf("unit %d is %v", i, u)
 		}
 	}
 	check(t, s.Close())
+}
+
+// failing fails one kind of operation for want of space.
+func failing(kind memfs.Kind) func(memfs.Op) memfs.Action {
+	return func(op memfs.Op) memfs.Action {
+		if op.Kind == kind {
+			return memfs.FailBefore(vfs.ErrNoSpace)
+		}
+		return memfs.Proceed
+	}
 }
 
 func TestC13_AFailedSyncIsFatal(t *testing.T) {

@@ -36,8 +36,8 @@ func (s *Set) Settle() error {
 	defer s.flushing.Unlock()
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	if s.err != nil {
-		return s.err
+	if err := s.spill(); err != nil {
+		return err
 	}
 	for _, q := range s.all() {
 		if err := q.settle(); err != nil {
@@ -133,10 +133,10 @@ func (s *Set) Truncate(offset int64) error {
 	defer s.flushing.Unlock()
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	if s.err != nil {
-		return s.err
-	}
 	s.discard()
+	if err := s.spill(); err != nil {
+		return err
+	}
 	cuts, err := s.planCut(offset)
 	if err != nil {
 		return err

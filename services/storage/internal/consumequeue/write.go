@@ -1,6 +1,9 @@
 package consumequeue
 
-import "github.com/tandemlog/tandem/pkg/watermark"
+import (
+	"github.com/tandemlog/tandem/pkg/watermark"
+	"github.com/tandemlog/tandem/services/storage/internal/consumequeue/unit"
+)
 
 // All methods in this file belong to the writer: set.writing is held.
 
@@ -12,8 +15,9 @@ func (q *Queue) put(u Unit) error {
 	}
 	if q.chunk == nil {
 		q.chunk = q.set.takeChunk()
+		q.set.held = append(q.set.held, q)
 	}
-	q.chunk = appendUnit(q.chunk, u)
+	q.chunk = unit.Append(q.chunk, u)
 	q.next++
 	if !u.Blank() {
 		q.lastEnd = u.End()
@@ -24,15 +28,23 @@ func (q *Queue) put(u Unit) error {
 	return nil
 }
 
-// spill writes the chunk to disk.
+// spill writes the chunk to disk. When that fails the units stay in it: the visible ones are nowhere else.
 func (q *Queue) spill() error {
 	if len(q.chunk) == 0 {
 		return nil
 	}
-	err := q.write(q.next-int64(len(q.chunk)/UnitSize), q.chunk)
+	if err := q.write(q.chunkAt(), q.chunk); err != nil {
+		return err
+	}
+	q.mu.Lock()
+	q.tail = nil
+	q.mu.Unlock()
 	q.chunk = q.chunk[:0]
-	return err
+	return nil
 }
+
+// chunkAt is the queue offset of the first unit in the chunk.
+func (q *Queue) chunkAt() int64 { return q.next - int64(len(q.chunk)/UnitSize) }
 
 func (q *Queue) write(at int64, b []byte) error {
 	q.touch(at)
@@ -52,34 +64,31 @@ func (q *Queue) touch(at int64) {
 	q.unsynced, q.written = min(q.unsynced, at), max(q.written, at)
 }
 
-// publish makes what was gathered and spilled visible.
+// publish makes what was gathered visible.
 func (q *Queue) publish() {
 	q.mu.Lock()
-	q.max = q.next
+	q.max, q.tail = q.next, q.chunk
 	grown := q.grown
 	q.mu.Unlock()
 	q.doneEnd = q.lastEnd
-	q.release()
+	q.gathered = false
 	grown.Advance(q.next)
 }
 
 // discard takes back what was gathered.
 func (q *Queue) discard() {
+	keep := max(q.max-q.chunkAt(), 0)
+	q.chunk = q.chunk[:keep*UnitSize]
 	q.next, q.lastEnd = q.max, q.doneEnd
-	q.release()
-}
-
-func (q *Queue) release() {
 	q.gathered = false
-	if q.chunk != nil {
-		q.set.spare = append(q.set.spare, q.chunk[:0])
-		q.chunk = nil
-	}
 }
 
 // begin makes the queue start at a queue offset: the first that the log has of it. Files are kept where they lead up to
 // it, else removed; what no unit was ever written to in front of it becomes blank units, back to the file's start.
 func (q *Queue) begin(at int64) error {
+	if err := q.spill(); err != nil {
+		return err
+	}
 	start := q.row.Start(at * UnitSize)
 	if err := q.row.Adopt(start); err != nil {
 		return err //nolint:wrapcheck // says what it did
@@ -123,10 +132,10 @@ func (q *Queue) fillFront(start, at int64) error {
 		b = b[:0]
 		holes := false
 		for _, u := range units[:n] {
-			if !u.valid() {
-				u, holes = blank, true
+			if !u.Valid() {
+				u, holes = unit.Blank(), true
 			}
-			b = appendUnit(b, u)
+			b = unit.Append(b, u)
 		}
 		if holes {
 			if err := q.write(from, b); err != nil {

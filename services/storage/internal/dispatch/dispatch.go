@@ -36,6 +36,8 @@ type Log interface {
 	View(offset int64, limit int) (b []byte, release func(), err error)
 	FirstOffset() int64
 	FileSize() int64
+	// OwnFrom returns the offset from which on this process made all records itself.
+	OwnFrom() int64
 	Written() *watermark.Mark
 	Readable() *watermark.Mark
 }
@@ -72,8 +74,10 @@ type Options struct {
 	// Observe sees each message that gets a unit, at its log offset, by the goroutine that dispatches; it keeps nothing of
 	// the view. May be nil.
 	Observe func(offset int64, v *message.View)
-	Log     *slog.Logger // may be nil
-	Meter   metric.Meter // may be nil
+	// Bad hears of each bad record that is passed over, and where the next sound one begins. May be nil.
+	Bad   func(offset, next int64)
+	Log   *slog.Logger // may be nil
+	Meter metric.Meter // may be nil
 }
 
 // Dispatcher builds the queues. Its methods may be called concurrently, CatchUp while Run runs too.

@@ -336,6 +336,25 @@ func TestT10_RotInTheMiddleIsPassedOver(t *testing.T) {
 	}
 }
 
+// TestOwnRecordsAreNotSummedAgain: below OwnFrom a wrong checksum is rot; from there on nobody but this process was at it.
+func TestOwnRecordsAreNotSummedAgain(t *testing.T) {
+	l, q := newLog(1<<16, 0), memQueues(t)
+	var at [5]int64
+	for i := range at {
+		at[i] = l.put(msg{topic: "T", at: int64(i), body: 100})
+	}
+	for _, i := range []int{1, 3} {
+		l.data[at[i]+100] ^= 1 // of the body
+	}
+	l.own = at[3]
+	l.show()
+	catchUp(t, newDispatcher(t, l, q), l)
+	got := units(t, q, "T", 0)
+	if len(got) != len(at) || !got[1].Blank() || got[0].Offset != at[0] || got[2].Offset != at[2] || got[3].Offset != at[3] || got[4].Offset != at[4] {
+		t.Errorf("units %v of records at %v", got, at)
+	}
+}
+
 func TestABadTailStopsTheDispatcherUntilASoundRecordFollows(t *testing.T) {
 	l, q := newLog(1<<16, 0), memQueues(t)
 	l.put(msg{topic: "T", at: 0})

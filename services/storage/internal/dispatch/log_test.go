@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -26,6 +27,7 @@ import (
 type fakeLog struct {
 	size  int64 // of a file
 	first int64
+	own   int64 // OwnFrom
 
 	mu       sync.Mutex
 	data     []byte // from first on
@@ -35,11 +37,12 @@ type fakeLog struct {
 }
 
 func newLog(fileSize, first int64) *fakeLog {
-	return &fakeLog{size: fileSize, first: first, written: watermark.New(first), readable: watermark.New(first)}
+	return &fakeLog{size: fileSize, first: first, own: math.MaxInt64, written: watermark.New(first), readable: watermark.New(first)}
 }
 
 func (l *fakeLog) FirstOffset() int64 { return l.first }
 func (l *fakeLog) FileSize() int64    { return l.size }
+func (l *fakeLog) OwnFrom() int64     { return l.own }
 
 func (l *fakeLog) Written() *watermark.Mark {
 	l.mu.Lock()

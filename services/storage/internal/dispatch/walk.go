@@ -17,6 +17,9 @@ const (
 
 var strict = message.CheckOptions{CRC: true, Offset: true}
 
+// own is for records that this process has just made: their checksums would be compared with what made them.
+var own = message.CheckOptions{Offset: true}
+
 func (d *Dispatcher) fileEnd(at int64) int64 {
 	size := d.log.FileSize()
 	return at - at%size + size
@@ -55,7 +58,7 @@ func (d *Dispatcher) step(to int64) (need int64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		need, err = d.walk(b, to)
+		need, err = d.walk(b, to, d.log.OwnFrom()) // asked under the lease of b: no cut gives it other bytes
 		release()
 		if err != nil || d.pos != from || need > to || need <= d.pos+limit {
 			return need, err
@@ -90,13 +93,18 @@ func (d *Dispatcher) boundary(to int64) (int64, error) {
 	return at, nil
 }
 
-// walk dispatches the whole records of b, which begins at pos. It returns the log offset that must be readable to go on.
-func (d *Dispatcher) walk(b []byte, to int64) (need int64, err error) {
+// walk dispatches the whole records of b, which begins at pos; from ownFrom on they are this process's. It returns the log
+// offset that must be readable to go on.
+func (d *Dispatcher) walk(b []byte, to, ownFrom int64) (need int64, err error) {
 	for len(b) > 0 {
 		if want := d.wants(b); want > int64(len(b)) {
 			return d.pos + want, nil
 		}
-		size, kind, err := message.CheckView(b, d.pos, strict, &d.view)
+		how := strict
+		if d.pos >= ownFrom {
+			how = own
+		}
+		size, kind, err := message.CheckView(b, d.pos, how, &d.view)
 		switch {
 		case d.foreign(err):
 			return 0, ErrFileSize.With("offset", d.pos).With("rest_of_file", d.fileEnd(d.pos)-d.pos)
@@ -274,6 +282,9 @@ func (d *Dispatcher) passBad(to int64, cause error) (need int64, err error) {
 	}
 	if d.bad.news {
 		add(d.metrics.skipped, next-d.pos)
+		if d.o.Bad != nil {
+			d.o.Bad(d.pos, next)
+		}
 	}
 	d.pos, d.bad = next, badSpot{at: none}
 	return next, nil

@@ -73,7 +73,7 @@ func (w law) decideAnswer(o Own, a FollowAnswer) Plan {
 		p.Keep = p.KeepFrom < o.End
 	}
 	if o.Copying && p.Keep {
-		return Plan{Refused: true, Reason: ReasonLogDiverges, Remedy: "promote the node whose log is to be kept, or set allowDataLoss here"}
+		return Plan{Refused: true, Reason: ReasonLogDiverges, Remedy: "promote the node whose log is to be kept"}
 	}
 	if a.OpenMaster {
 		p.Want = a.End

@@ -24,7 +24,7 @@ func settledAfter(t *testing.T, c simConfig, trace string) *simState {
 		if !slices.Equal(s.n[0].lin.Epochs, s.n[i+1].lin.Epochs) {
 			t.Errorf("lists differ: %v %v", s.n[0].lin.Epochs, s.n[i+1].lin.Epochs)
 		}
-		if s.n[0].log != s.n[i+1].log && !slices.Equal(s.n[0].log[:s.n[0].end], s.n[i+1].log[:s.n[i+1].end]) {
+		if !slices.Equal(s.n[0].log[:s.n[0].end], s.n[i+1].log[:s.n[i+1].end]) {
 			t.Errorf("logs differ: %v %v", s.n[0].log[:s.n[0].end], s.n[i+1].log[:s.n[i+1].end])
 		}
 	}
@@ -48,8 +48,8 @@ func TestH22_FastLeaderChanges(t *testing.T) {
 // TestH23_NoCutToReadable: a slave that acked a record whose Readable it never learned keeps it through its restart.
 func TestH23_NoCutToReadable(t *testing.T) {
 	s := settledAfter(t, conf(1, false, 0), "put 0; deliver 1; ack 1; crash 1; restart 1; power 0; promote 1 6")
-	if s.stat[0] != simOK || !s.n[0].has(0) {
-		t.Errorf("the acked record is gone: %v %v", s.stat[0], s.n[0].log[:s.n[0].end])
+	if s.rec[0].stat != simOK || !s.n[0].has(0) {
+		t.Errorf("the acked record is gone: %v %v", s.rec[0].stat, s.n[0].log[:s.n[0].end])
 	}
 }
 

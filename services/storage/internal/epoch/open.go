@@ -143,7 +143,8 @@ func (w law) compareLogs(s OpenState) (OpenDecision, bool) {
 func Diverges(nodeID int64) OpenDecision {
 	return OpenDecision{
 		Action: OpenWait, Reason: ReasonLogDiverges,
-		Remedy: fmt.Sprintf("promote node %d, whose log ranks above this one and does not extend it; or force this one, or set allowDataLoss here", nodeID),
+		Remedy: fmt.Sprintf("promote node %d, whose log ranks above this one and does not extend it. Only where this log is the one to keep: "+
+			"`tandemctl promote --force` here, or allowDataLoss, at the cost of what only the other has", nodeID),
 	}
 }
 
@@ -162,8 +163,8 @@ func lostLog(s OpenState) (OpenDecision, bool) {
 	}
 	return OpenDecision{
 		Action: OpenWait, Reason: ReasonLogLost,
-		Remedy: fmt.Sprintf("the log ends at %d and was durable up to %d: bring its files back; or start this node as a slave in an empty folder "+
-			"of a node that has them; or set allowDataLoss to go on without them", s.End, s.Lineage.Held),
+		Remedy: fmt.Sprintf("the log ends at %d and was durable up to %d: bring its files back; or start this node in an empty folder, as a slave "+
+			"of a node that has them. Only where nobody has: allowDataLoss goes on without them, for good", s.End, s.Lineage.Held),
 	}, true
 }
 
@@ -198,7 +199,8 @@ func (w law) countNodes(s OpenState) (OpenDecision, bool) {
 	}
 	return OpenDecision{
 		Action: OpenWait, Reason: ReasonNotEnoughNodes,
-		Remedy: fmt.Sprintf("start more of the nodes in ha.peers (%d of %d answer, %d of the %d needed are whole); or force it, or set allowDataLoss",
+		Remedy: fmt.Sprintf("start the other nodes of ha.peers, or make them reachable: %d of %d answer, %d of these lack nothing; it takes all, or %d "+
+			"that lack nothing. Only where the others are lost for good: `tandemctl promote --force`, or allowDataLoss, at the cost of what only they have",
 			heard+1, s.N, whole, need),
 	}, true
 }

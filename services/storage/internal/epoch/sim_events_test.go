@@ -15,7 +15,7 @@ func (s *simState) event(a simAct) bool {
 	n := &s.n[a.a]
 	switch a.what {
 	case "put":
-		return s.put(a.a)
+		return s.put(a.a, a.c-1)
 	case "deliver", "ack", "readable":
 		return s.overLink(a)
 	case "sync":
@@ -33,8 +33,16 @@ func (s *simState) event(a simAct) bool {
 		return s.tryOpen(a.a, -1)
 	case "half":
 		return s.tryOpen(a.a, a.b)
+	case "halfcopy":
+		s.stop = a.b
+		defer func() { s.stop = -1 }()
+		return s.tryOpen(a.a, -1)
+	case "retain":
+		return s.retain(a.a, a.b)
 	case "promote":
-		return s.promote(a.a, a.b, a.c-1)
+		return s.promote(a.a, a.b, a.c-1, false)
+	case "force":
+		return s.promote(a.a, a.b, a.c-1, true)
 	case "demote":
 		if !n.up || !n.lin.Role.Master() {
 			return false
@@ -98,22 +106,27 @@ func (s *simState) small(a simAct) bool {
 	return true
 }
 
-func (s *simState) put(m int) bool {
+// put appends a record that waits for acks slaves, or for what the group requires (-1).
+func (s *simState) put(m, acks int) bool {
 	n := &s.n[m]
 	if !n.up || !n.open || s.recs >= simRecords || n.end >= simRecords {
 		return false
 	}
-	waits := s.inSync(m) >= s.c.required
-	if !waits && s.c.refuse {
+	if s.c.refuse && s.inSync(m) < s.c.required {
 		return false
 	}
-	r := s.recs
-	s.recs++
-	s.at[r], s.off[r], s.stat[r] = m, n.end, simOther
-	if waits {
-		s.stat[r] = simPending
+	if acks < 0 {
+		acks = s.c.required
 	}
-	n.log[n.end] = r
+	last := n.lin.Epochs.Last()
+	x := simRecord{stat: simOther, at: m, off: n.end, reign: last.ID, acks: acks}
+	x.outvoted = acks < s.c.required && s.rivalled(last)
+	if s.inSync(m) >= acks {
+		x.stat = simPending
+	}
+	s.rec[s.recs] = x
+	n.log[n.end] = s.recs
+	s.recs++
 	n.end++
 	return true
 }
@@ -126,6 +139,10 @@ func (s *simState) overLink(a simAct) bool {
 	u := &s.n[n.link]
 	switch a.what {
 	case "deliver":
+		if n.end < u.first { // removed while it was being sent
+			s.unlink(a.a)
+			return true
+		}
 		if u.end <= n.end {
 			return false
 		}
@@ -140,7 +157,7 @@ func (s *simState) overLink(a simAct) bool {
 		if v == n.acked {
 			return false
 		}
-		n.acked = v
+		s.report(a.a, v)
 	case "readable":
 		v := min(u.r, n.end)
 		if v <= n.r {
@@ -191,7 +208,7 @@ func (s *simState) stopOrStart(a simAct) bool {
 	case "wipe":
 		n.boot++
 		s.lose(a.a, 0)
-		n.lin, n.r, n.ck, n.seen = Lineage{}, 0, 0, 0
+		n.lin, n.r, n.ck, n.seen, n.first = Lineage{}, 0, 0, 0, 0
 	}
 	n.seen = min(n.seen, n.end)
 	return true
@@ -199,7 +216,7 @@ func (s *simState) stopOrStart(a simAct) bool {
 
 func (s *simState) restart(i int) {
 	n := &s.n[i]
-	b := Boot{Role: RoleSlave, Clean: n.clean, ID: strconv.Itoa(n.boot), SyncFlush: n.sync, End: n.end}
+	b := Boot{Role: RoleSlave, Clean: n.clean, ID: strconv.Itoa(n.boot), SyncFlush: n.sync, First: n.first, End: n.end}
 	if n.lin.Role.Master() {
 		b.Role = RoleSyncMaster
 	}
@@ -208,7 +225,7 @@ func (s *simState) restart(i int) {
 	} else {
 		n.lin = Booted(n.lin, b)
 	}
-	n.up = true
+	n.up, n.acks = true, n.newTracker()
 	n.r = min(n.ck, n.end)
 	if s.w.holds(ruleClipCheckpoint) {
 		n.ck = n.r
@@ -220,7 +237,7 @@ func (s *simState) restart(i int) {
 
 // settle heals everything; an operator promotes the best-ranked node where nobody opens by itself.
 func (s *simState) settle() {
-	s.cut = [simNodes][simNodes]bool{}
+	s.cut = [simMost][simMost]bool{}
 	for i := range s.n {
 		s.apply(simAct{what: "restart", a: i})
 	}
@@ -236,7 +253,7 @@ func (s *simState) settle() {
 		}
 		if (m < 0 || stuck) && !progress {
 			stuck = false
-			if best := s.best(); s.apply(simAct{what: "promote", a: best, b: 7}) {
+			if best := s.best(); s.apply(simAct{what: "promote", a: best, b: 1<<s.c.nodes - 1}) {
 				progress, m = true, best
 			}
 		}
@@ -337,7 +354,7 @@ func (s *simState) settled(m int) {
 	for i := range s.n {
 		n := &s.n[i]
 		same := i == m || n.link == m && n.end == p.end
-		for k := int64(0); same && k < p.end; k++ {
+		for k := max(n.first, p.first); same && k < p.end; k++ {
 			same = n.log[k] == p.log[k]
 		}
 		if !same {
@@ -348,13 +365,12 @@ func (s *simState) settled(m int) {
 		}
 	}
 	for r := range s.recs {
-		if s.lost[r] > s.c.required || p.has(r) {
-			continue
-		}
+		x := &s.rec[r]
 		switch {
-		case s.stat[r] == simOK:
+		case p.has(r), s.forced:
+		case x.promised():
 			s.viol = "P2: a PUT_OK record is not in the settled master's log"
-		case s.seen[r] && s.c.refuse:
+		case x.seen && s.c.refuse && x.lost <= s.c.required && !x.expired:
 			s.viol = "P3: a record that a reader saw has vanished"
 		}
 	}

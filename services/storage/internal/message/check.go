@@ -143,14 +143,14 @@ func (v *View) judge(rec []byte, at int64, o CheckOptions) *CorruptError {
 	if !o.CRC {
 		return nil
 	}
-	if crc := BodyCRC(v.Body); crc != v.BodyCRC {
-		return &CorruptError{Field: fieldBodyCRC, Want: int64(crc), Got: int64(v.BodyCRC)}
-	}
-	if endsInCRC(v.Properties) {
-		if crc, stored := recordCRC(rec), storedCRC(rec); crc != stored {
-			return &CorruptError{Field: fieldRecordCRC, Want: int64(crc), Got: int64(stored)}
-		}
-	} else if crcDamaged(v.Properties) {
+	sealed := endsInCRC(v.Properties)
+	body, record := v.sums(rec, sealed)
+	switch {
+	case body != v.BodyCRC:
+		return &CorruptError{Field: fieldBodyCRC, Want: int64(body), Got: int64(v.BodyCRC)}
+	case sealed && record != storedCRC(rec):
+		return &CorruptError{Field: fieldRecordCRC, Want: int64(record), Got: int64(storedCRC(rec))}
+	case !sealed && crcDamaged(v.Properties):
 		return &CorruptError{Field: fieldRecordCRC, Want: int64(recordCRC(rec)), Got: -1}
 	}
 	return nil

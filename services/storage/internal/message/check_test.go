@@ -185,6 +185,30 @@ func TestT10_BitRot(t *testing.T) {
 	}
 }
 
+// TestT10_BitRotInALongRecord: of a long record the body is read once for both checksums.
+func TestT10_BitRotInALongRecord(t *testing.T) {
+	for _, topic := range []string{"T", strings.Repeat("t", 200)} {
+		d := draft()
+		d.Topic, d.Body = topic, []byte(strings.Repeat("long body ", directCRC/10+2))
+		rec := stamped(d, true, 7, 512)
+		var v View
+		if _, _, err := CheckView(rec, 512, all, &v); err != nil {
+			t.Fatal(err)
+		}
+		body, record := v.sums(rec, true)
+		if body != BodyCRC(d.Body) || record != recordCRC(rec) || record != storedCRC(rec) {
+			t.Errorf("checksums %#x and %#x, want %#x and %#x", body, record, BodyCRC(d.Body), recordCRC(rec))
+		}
+		for at := range rec {
+			rec[at] ^= 1 << (at % 8)
+			if _, _, err := Check(rec, 512, all); !errors.Is(err, ErrCorrupt) {
+				t.Fatalf("byte %d: not seen (%v)", at, err)
+			}
+			rec[at] ^= 1 << (at % 8)
+		}
+	}
+}
+
 // TestNextPassesOverBodies: a body may hold what looks like a sound record at its very place.
 func TestNextPassesOverBodies(t *testing.T) {
 	d := draft()

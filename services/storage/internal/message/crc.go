@@ -22,6 +22,21 @@ func BodyCRC(body []byte) uint32 { return crc32.ChecksumIEEE(body) & crcMask }
 // recordCRC returns the checksum over everything before the record's `__CRC32#` property.
 func recordCRC(rec []byte) uint32 { return crc32.ChecksumIEEE(rec[:len(rec)-CRCSize]) & crcMask }
 
+// sums returns the checksums of the body, and of everything before the record's `__CRC32#` property where sealed says that
+// there is one. Of a long record the body is read once: crc(ab) = crc(a) shifted by b's length xor crc(b).
+func (v *View) sums(rec []byte, sealed bool) (body, record uint32) {
+	body = crc32.ChecksumIEEE(v.Body)
+	switch at := len(rec) - len(v.Properties) - 2 - len(v.Topic) - 1 - v.topicExtra(); { // of the body's end
+	case !sealed:
+	case len(v.Body) <= directCRC:
+		record = recordCRC(rec)
+	default:
+		record = shiftCRC(crc32.ChecksumIEEE(rec[:at-len(v.Body)]), len(v.Body)) ^ body
+		record = crc32.Update(record, crc32.IEEETable, rec[at:len(rec)-CRCSize]) & crcMask
+	}
+	return body & crcMask, record
+}
+
 // reserveCRC writes the property over the record's last bytes. Where Stamp will correct the checksum instead of computing
 // it, that of the unstamped record is put in.
 func reserveCRC(rec []byte) {

@@ -109,7 +109,7 @@ func CheckTopic(topic string) error {
 		return errdefs.Invalid("topic", "has %d characters, more than the %d allowed", len(topic), limit)
 	}
 	for i := range len(topic) {
-		if !topicChar(topic[i]) {
+		if !topicChar[topic[i]] {
 			return errdefs.Invalid("topic", "character %q at %d is not allowed", topic[i:i+1], i).
 				WithRemedy("use letters, digits and the characters _ %% | -")
 		}
@@ -117,10 +117,10 @@ func CheckTopic(topic string) error {
 	return nil
 }
 
-func topicChar(c byte) bool {
-	switch {
-	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
-		return true
+// topicChar says which bytes a topic may have.
+var topicChar = func() (t [256]bool) {
+	for _, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-%|") {
+		t[c] = true
 	}
-	return c == '_' || c == '-' || c == '%' || c == '|'
-}
+	return t
+}()

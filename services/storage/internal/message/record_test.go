@@ -164,6 +164,9 @@ func TestStamp(t *testing.T) {
 			if n, k, err := CheckView(rec, at, all, &v); err != nil || k != Record || n != len(rec) {
 				t.Fatalf("body of %d: %v", size, err)
 			}
+			if got, want := storedCRC(rec), recordCRC(rec); got != want {
+				t.Fatalf("body of %d: checksum %#x, want %#x", size, got, want)
+			}
 			if v.QueueOffset != q || v.PhysicalOffset != at || v.StoreTimestamp != when {
 				t.Errorf("body of %d: stamped %+v", size, v)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
@@ -56,6 +57,14 @@ type Queues interface {
 	Mend(from, to int64) (int, error)
 }
 
+// Book knows the damages of this node.
+type Book interface {
+	Found(f check.Finding)
+	// Sound: all of [from, to) was read since then, and what is wrong there was Found.
+	Sound(from, to int64, since time.Time)
+	Repaired(from, to int64)
+}
+
 // Options of a Keeper.
 type Options struct {
 	Self    epoch.PromiseRequest // who asks
@@ -66,6 +75,7 @@ type Options struct {
 	Scrubs  *check.Scrubber
 	Queues  Queues
 	Sources Source
+	Book    Book
 }
 
 // Keeper scrubs and repairs, one at a time.
@@ -102,14 +112,16 @@ func (k *Keeper) Scrub(ctx context.Context, s check.Scrub) (check.Scrubbed, erro
 }
 
 func (k *Keeper) scrub(ctx context.Context, s check.Scrub) (check.Scrubbed, error) {
-	emit := s.Emit
+	emit, began := s.Emit, time.Now()
 	s.Emit = func(f check.Finding) error {
+		k.o.Book.Found(f)
 		k.o.Log.WarnContext(ctx, "damage found", slog.String("kind", f.Kind.String()), slog.String("place", f.Place()),
 			slog.Int64("offset", f.Offset), slog.String("detail", f.Detail))
 		return emit(f)
 	}
 	out, err := k.o.Scrubs.Run(ctx, s)
 	if err == nil {
+		k.o.Book.Sound(out.From, out.To, began)
 		k.o.Log.InfoContext(ctx, "log scrubbed", slog.Int64("from", out.From), slog.Int64("to", out.To),
 			slog.Int64("records", out.Records), slog.Int64("damages", out.Damages))
 	}

@@ -20,8 +20,10 @@ type metrics struct {
 func newMetrics(m metric.Meter) (*metrics, error) {
 	out := &metrics{}
 	var err error
-	if out.bytes, err = m.Int64Counter("storage.repair.bytes", metric.WithUnit("By")); err == nil {
-		out.ranges, err = m.Int64Counter("storage.repair.ranges", metric.WithUnit("1"))
+	if out.bytes, err = m.Int64Counter("storage.repair.bytes", metric.WithUnit("By"),
+		metric.WithDescription("Bytes of the log that repairs have replaced.")); err == nil {
+		out.ranges, err = m.Int64Counter("storage.repair.ranges", metric.WithUnit("1"),
+			metric.WithDescription("Ranges that repairs have dealt with, by result: repaired, left."))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("make instruments: %w", err)

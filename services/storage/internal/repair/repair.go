@@ -163,6 +163,8 @@ func (j *job) finish(ctx context.Context, r Range) error {
 		level := slog.LevelInfo
 		if r.Err != nil {
 			level = slog.LevelWarn
+		} else {
+			j.o.Book.Repaired(r.From, r.To)
 		}
 		j.o.Log.Log(ctx, level, "range repaired", slog.String("source", j.Source), slog.Int64("from", r.From), slog.Int64("to", r.To),
 			slog.Int64("changed", r.Changed), slog.Int("units", r.Units), slog.Any("error", r.Err))

@@ -17,6 +17,7 @@ import (
 	"github.com/tandemlog/tandem/services/storage/internal/check"
 	"github.com/tandemlog/tandem/services/storage/internal/commitlog"
 	"github.com/tandemlog/tandem/services/storage/internal/consumequeue"
+	"github.com/tandemlog/tandem/services/storage/internal/damage"
 	"github.com/tandemlog/tandem/services/storage/internal/dispatch"
 	"github.com/tandemlog/tandem/services/storage/internal/epoch"
 	"github.com/tandemlog/tandem/services/storage/internal/message"
@@ -159,14 +160,20 @@ func (s *store) repairs(src *source, r repair.Request) (repair.Summary, []repair
 	s.t.Helper()
 	scrubs, err := check.NewScrubber(s.log, s.queues, func() int64 { return s.dispatch.Dispatched().Load() }, message.DelayLevels{}, nil)
 	must(s.t, err)
+	book, err := damage.NewBook(nil)
+	must(s.t, err)
 	k, err := repair.New(repair.Options{
-		Epochs: func() epoch.List { return s.epochs }, Keep: 1 << 20, Scrubs: scrubs, Queues: s, Sources: src,
+		Epochs: func() epoch.List { return s.epochs }, Keep: 1 << 20, Scrubs: scrubs, Queues: s, Sources: src, Book: book,
 	}, s.log)
 	must(s.t, err)
 	var all []repair.Range
 	r.Found = func(check.Finding) error { return nil }
 	r.Done = func(x repair.Range) error { all = append(all, x); return nil }
 	sum, err := k.Repair(s.t.Context(), r)
+	known := book.Known()
+	if whole := r.From == 0 && r.To == 0 && !r.DryRun && err == nil; whole && (known.Records+known.Units == 0) != (sum.Left == 0) {
+		s.t.Errorf("the book has %+v after %+v", known, sum)
+	}
 	return sum, all, err
 }
 

@@ -14,13 +14,13 @@
 //
 //	session:  CATCHING_UP ◀──▶ IN_SYNC        both ──no progress for 30 s──▶ STALLED ──progress──▶ back
 //
-// Sending: at most one small frame is unconfirmed per slave and the next takes all that has gathered meanwhile; full frames
-// are pipelined, many to one writev. Each slave has its own goroutines and its own place in the log, so a slow one delays
-// nobody; one that takes no byte for the housekeeping interval is closed, so that it cannot hold a lease for ever.
+// Sending: at most one small frame is unconfirmed per slave; the next takes all that has gathered, the puts first that the same
+// report set free. Full frames are pipelined, many to one writev. Each slave has its own goroutines and place in the log, so a slow
+// one delays nobody; one that takes no byte for the housekeeping interval is closed: it cannot hold a lease for ever.
 //
 // Slave receives: whatever part of a body has arrived is appended at once (frames cut records anywhere, so a part of a frame
 // is as good as a frame). So nothing but an incomplete header ever waits in the 1 MiB buffer, and a link that dies in the
-// middle of a frame leaves exactly the bytes that came.
+// middle of a frame leaves exactly the bytes that came. It waits in the kernel, not in the runtime's poller (link.Take).
 //
 // RocketMQ's names: AcceptSocketService is Master.accept; HAConnection is session, its ReadSocketService session.read and its
 // WriteSocketService session.write; GroupTransferService is AckTracker with the marks of Acked; HAClient is Slave;

@@ -1,9 +1,11 @@
 package replication
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,11 +43,10 @@ type session struct {
 func (s *session) attach(m *Master, conn net.Conn) {
 	s.m, s.conn, s.wake = m, conn, link.NewNudge()
 	s.connectedAt = m.o.Now()
-	if s.addr == "" {
-		s.addr = conn.RemoteAddr().String()
-	}
+	s.addr = cmp.Or(s.addr, conn.RemoteAddr().String())
 	s.written = m.src.Written()
 	s.out = link.NewSender(conn, m.src, s.start, s.frame, m.o.Housekeeping, &m.count.Counters)
+	s.out.CopyTo(link.HostOf(conn))
 }
 
 // end closes the session for the first reason given.
@@ -182,6 +183,7 @@ func (s *session) pause(free bool) error {
 	s.awaited.Store(0)
 	switch {
 	case err == nil, errors.Is(err, link.ErrNudged):
+		runtime.Gosched() // those whom the same report woke put first: one frame takes it all
 		return nil
 	case errors.Is(err, context.DeadlineExceeded):
 		return s.out.Heartbeat()

@@ -193,5 +193,5 @@ func (s *Slave) dial(ctx context.Context, addr string) (net.Conn, error) {
 	if err := link.Tune(conn, s.o.Congestion); err != nil {
 		s.log.Warn("congestion control not set", "name", s.o.Congestion, "error", err)
 	}
-	return conn, nil
+	return link.Take(conn), nil
 }

@@ -398,6 +398,7 @@ func TestDemote(t *testing.T) {
 		if err != nil || d.AlreadySlave || d.End != 7 {
 			t.Fatalf("%+v %v", d, err)
 		}
+		wait(0)
 		select {
 		case err := <-ended:
 			if err == nil {

@@ -245,7 +245,7 @@ func (m *Manager) lineage(ctx context.Context) (l epoch.Lineage, err error) {
 
 // following is the work of a slave.
 func (m *Manager) following(ctx context.Context) {
-	m.waits("SLAVE", "send puts to the open master")
+	m.update(func(s *State) { s.Reason, s.Remedy = reasonSlave, "send puts to the open master" })
 	m.slave.Run(ctx)
 }
 

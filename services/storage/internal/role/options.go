@@ -48,6 +48,9 @@ const (
 	LinkDisconnected = slave.LinkDisconnected
 )
 
+// Remedy is that of a reason whose error names none; "" for one that is not known.
+func Remedy(reason string) string { return slave.General(reason) }
+
 // Log is the commit log.
 type Log interface {
 	slave.Log

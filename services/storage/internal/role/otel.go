@@ -10,9 +10,8 @@ import (
 	"github.com/tandemlog/tandem/services/storage/internal/epoch"
 )
 
-// Instruments: storage.role.changes ({change}, role) counts openings and step-downs; storage.follow.answers ({answer}, action,
-// reason) the first answers to Follow; storage.role.epoch ({epoch}) is the last epoch of the list; storage.role.open is 1 on
-// an open master.
+// Instruments: storage.role.changes ({change}, by role), storage.follow.answers ({answer}, by action and reason),
+// storage.role.epoch ({epoch}), storage.role.open ({master}).
 type instruments struct {
 	changes metric.Int64Counter
 	answers metric.Int64Counter
@@ -22,17 +21,21 @@ func newInstruments(meter metric.Meter, m *Manager) (i instruments, err error) {
 	if meter == nil {
 		meter = noop.NewMeterProvider().Meter("role")
 	}
-	if i.changes, err = meter.Int64Counter("storage.role.changes", metric.WithUnit("{change}")); err != nil {
+	if i.changes, err = meter.Int64Counter("storage.role.changes", metric.WithUnit("{change}"),
+		metric.WithDescription("Openings and step-downs, by the role that came of it.")); err != nil {
 		return i, err //nolint:wrapcheck // names the instrument
 	}
-	if i.answers, err = meter.Int64Counter("storage.follow.answers", metric.WithUnit("{answer}")); err != nil {
+	if i.answers, err = meter.Int64Counter("storage.follow.answers", metric.WithUnit("{answer}"),
+		metric.WithDescription("First answers to slaves that want to follow, by action and reason.")); err != nil {
 		return i, err //nolint:wrapcheck // names the instrument
 	}
-	number, err := meter.Int64ObservableGauge("storage.role.epoch", metric.WithUnit("{epoch}"))
+	number, err := meter.Int64ObservableGauge("storage.role.epoch", metric.WithUnit("{epoch}"),
+		metric.WithDescription("The last epoch of this node's log."))
 	if err != nil {
 		return i, err //nolint:wrapcheck // names the instrument
 	}
-	open, err := meter.Int64ObservableGauge("storage.role.open")
+	open, err := meter.Int64ObservableGauge("storage.role.open", metric.WithUnit("{master}"),
+		metric.WithDescription("1 on an open master, else 0."))
 	if err != nil {
 		return i, err //nolint:wrapcheck // names the instrument
 	}

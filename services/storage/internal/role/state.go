@@ -3,6 +3,7 @@ package role
 import (
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/services/storage/internal/epoch"
+	"github.com/tandemlog/tandem/services/storage/internal/role/slave"
 )
 
 // Errors.
@@ -23,8 +24,11 @@ var (
 	ErrStopping = errdefs.New(errdefs.Unavailable, "STOPPED", "the storage is stopping")
 )
 
-// reasonStarting is shown until the first decision.
-const reasonStarting = "STARTING"
+// reasonStarting is shown until the first decision, reasonSlave on every slave.
+const (
+	reasonStarting = "STARTING"
+	reasonSlave    = "SLAVE"
+)
 
 // State is what Status shows.
 type State struct {
@@ -43,6 +47,7 @@ func (m *Manager) State() State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.st
+	s.Reason, s.Remedy = s.why()
 	if up := &s.Upstream; up.State == LinkCatchingUp && m.log.End() >= up.End {
 		up.State = LinkInSync
 	}
@@ -59,11 +64,20 @@ func (m *Manager) update(f func(s *State)) {
 		m.refusal.Store(nil)
 		return
 	}
-	e := ErrNotMaster.With("reason", s.Reason).WithRemedy("%s", s.Remedy)
-	if s.Master != "" {
+	reason, remedy := s.why()
+	e := ErrNotMaster.With("reason", reason).WithRemedy("%s", remedy)
+	if s.Master != "" && reason != slave.ErrNoUpstream.Reason {
 		e = e.With("master", s.Master)
 	}
 	m.refusal.Store(e)
+}
+
+// why says why the node takes no puts. Of a slave that finds no master the link knows more.
+func (s *State) why() (reason, remedy string) {
+	if s.Reason == reasonSlave && s.Upstream.Reason == slave.ErrNoUpstream.Reason {
+		return s.Upstream.Reason, s.Upstream.Remedy
+	}
+	return s.Reason, s.Remedy
 }
 
 // Show implements slave.Owner.

@@ -2,8 +2,6 @@ package rpc
 
 import (
 	"context"
-	"errors"
-	"io"
 	"net"
 	"net/netip"
 	"strings"
@@ -32,7 +30,8 @@ type Reader interface {
 	Get(ctx context.Context, g *store.Get) (store.GetResult, error)
 	WaitNew(ctx context.Context, topic string, queueID int32, queueOffset int64, dispatched func() *watermark.Mark) error
 	GetByOffset(offset int64, size int) (store.Record, error)
-	ListQueues(topic string, after store.QueueInfo, limit int) ([]store.QueueInfo, error)
+	ListQueues(topic string, after store.QueueInfo, below int64, limit int) ([]store.QueueInfo, error)
+	SearchOffset(topic string, queueID int32, storeTime int64) (int64, store.QueueInfo, error)
 }
 
 // Message implements MessageService.
@@ -179,7 +178,10 @@ func (s *Message) ListQueues(_ context.Context, req *storagev1.ListQueuesRequest
 	if err != nil {
 		return nil, err
 	}
-	qs, err := s.store.ListQueues(req.GetTopic(), after, size+1)
+	if req.GetBelowOffset() < 0 {
+		return nil, errdefs.Invalid("below_offset", "%d is negative", req.GetBelowOffset())
+	}
+	qs, err := s.store.ListQueues(req.GetTopic(), after, req.GetBelowOffset(), size+1)
 	if err != nil {
 		return nil, err
 	}
@@ -194,6 +196,23 @@ func (s *Message) ListQueues(_ context.Context, req *storagev1.ListQueuesRequest
 		})
 	}
 	return resp, nil
+}
+
+// SearchOffset implements MessageService.
+func (s *Message) SearchOffset(_ context.Context, req *storagev1.SearchOffsetRequest) (*storagev1.SearchOffsetResponse, error) {
+	switch {
+	case req.GetTopic() == "":
+		return nil, errdefs.Invalid("topic", "is empty")
+	case req.GetQueueId() < 0:
+		return nil, errdefs.Invalid("queue_id", "%d is negative", req.GetQueueId())
+	case req.GetStoreTimestamp() < 0:
+		return nil, errdefs.Invalid("store_timestamp", "%d is negative", req.GetStoreTimestamp())
+	}
+	offset, q, err := s.store.SearchOffset(req.GetTopic(), req.GetQueueId(), req.GetStoreTimestamp())
+	if err != nil {
+		return nil, err
+	}
+	return &storagev1.SearchOffsetResponse{QueueOffset: offset, MinQueueOffset: q.Min, MaxQueueOffset: q.Max}, nil
 }
 
 // getOf checks a read. Bounds are filled in where the caller left them 0.
@@ -289,8 +308,5 @@ func pageSize(n int32) (int, error) {
 	}
 	return min(int(n), maxPage), nil
 }
-
-// ended reports whether err is the ordinary end of a stream that the client closed.
-func ended(err error) bool { return errors.Is(err, io.EOF) }
 
 func validUTF8(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }

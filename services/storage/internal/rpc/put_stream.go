@@ -2,6 +2,8 @@ package rpc
 
 import (
 	"context"
+	"errors"
+	"io"
 
 	"google.golang.org/grpc"
 
@@ -60,7 +62,7 @@ func (r *putReader) run(ctx context.Context) {
 	for {
 		req, err := r.stream.Recv()
 		if err != nil {
-			if !ended(err) {
+			if !errors.Is(err, io.EOF) { // the client has closed it
 				r.err = err
 			}
 			return
@@ -114,7 +116,7 @@ func (r *putReader) begin(ctx context.Context, m *storagev1.Message, w store.Wai
 	}
 	refused := store.Pending{Result: store.Result{Offset: -1, Err: err}}
 	switch class := errdefs.ClassOf(err); {
-	case class == errdefs.InvalidArgument, class == errdefs.Unimplemented, class == errdefs.NotFound:
+	case class == errdefs.InvalidArgument, class == errdefs.Unimplemented, class == errdefs.NotFound, class == errdefs.PermissionDenied:
 		refused.Status = store.MessageIllegal
 	case errdefs.ReasonOf(err) == reasonNotMaster:
 		refused.Status = store.NotMaster

@@ -67,12 +67,16 @@ func (r *recorder) GetByOffset(int64, int) (store.Record, error) {
 	return store.Record{}, store.ErrNoRecord
 }
 
-func (r *recorder) ListQueues(_ string, after store.QueueInfo, limit int) ([]store.QueueInfo, error) {
+func (r *recorder) ListQueues(_ string, after store.QueueInfo, _ int64, limit int) ([]store.QueueInfo, error) {
 	i := 0
 	for i < len(r.queues) && after.Topic != "" && (r.queues[i].Topic < after.Topic || r.queues[i].Topic == after.Topic && r.queues[i].ID <= after.ID) {
 		i++
 	}
 	return r.queues[i:min(i+limit, len(r.queues))], nil
+}
+
+func (r *recorder) SearchOffset(topic string, queueID int32, storeTime int64) (int64, store.QueueInfo, error) {
+	return storeTime / 2, store.QueueInfo{Topic: topic, ID: queueID, Min: 1, Max: 9}, nil
 }
 
 func newService(r *recorder) *rpc.Message { return rpc.NewMessage(r, nil, 1<<20) }
@@ -242,6 +246,21 @@ func TestReadsAreChecked(t *testing.T) {
 	}
 	if g := r.gets[0]; g.MaxMessages != 32 || g.MaxBytes >= 1<<20 || g.HardBytes >= 1<<20 {
 		t.Errorf("a reply may not exceed the server's limit: %+v", g)
+	}
+}
+
+func TestSearchOffset(t *testing.T) {
+	s := newService(&recorder{})
+	resp, err := s.SearchOffset(t.Context(), &storagev1.SearchOffsetRequest{Topic: "T", QueueId: 1, StoreTimestamp: 8})
+	if err != nil || resp.GetQueueOffset() != 4 || resp.GetMinQueueOffset() != 1 || resp.GetMaxQueueOffset() != 9 {
+		t.Errorf("%v, %v", resp, err)
+	}
+	for field, req := range map[string]*storagev1.SearchOffsetRequest{
+		"topic": {}, "queue_id": {Topic: "T", QueueId: -1}, "store_timestamp": {Topic: "T", StoreTimestamp: -1},
+	} {
+		if _, err := s.SearchOffset(t.Context(), req); errdefs.As(err) == nil || errdefs.As(err).Field != field {
+			t.Errorf("%s: %v", field, err)
+		}
 	}
 }
 

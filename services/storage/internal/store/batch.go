@@ -20,7 +20,7 @@ func (s *Store) PutBatch(ctx context.Context, ms []Message, w Wait) ([]Result, e
 	sc := scratchPool.Get().(*scratch) //nolint:errcheck,forcetypeassert // the pool holds nothing else
 	defer putScratch(sc)
 	p := Pending{began: s.o.Now()}
-	results, err := s.encodeBatch(ms, sc, &p)
+	results, err := s.encodeBatch(ctx, ms, sc, &p)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (s *Store) checkBatch(ms []Message) error {
 }
 
 // encodeBatch encodes all messages into sc.rec and points sc.batch at the records.
-func (s *Store) encodeBatch(ms []Message, sc *scratch, p *Pending) ([]Result, error) {
+func (s *Store) encodeBatch(ctx context.Context, ms []Message, sc *scratch, p *Pending) ([]Result, error) {
 	results := make([]Result, len(ms))
 	ends := make([]int, len(ms))
 	sc.rec = sc.rec[:0]
@@ -75,7 +75,7 @@ func (s *Store) encodeBatch(ms []Message, sc *scratch, p *Pending) ([]Result, er
 	for i := range ms {
 		m := ms[i]
 		m.QueueID = queue
-		d, err := s.draft(&m, sc, p)
+		d, err := s.draft(ctx, &m, sc, p)
 		if err != nil {
 			if e := errdefs.As(err); e != nil {
 				return nil, e.With("message", i)

@@ -60,6 +60,9 @@ var ErrTooLargeForReply = errdefs.New(errdefs.ResourceExhausted, "MESSAGE_LARGER
 
 // Get reads messages from a queue. It does not wait.
 func (s *Store) Get(ctx context.Context, g *Get) (GetResult, error) {
+	if err := s.topics.CheckRead(g.Topic, g.QueueID); err != nil {
+		return GetResult{}, err
+	}
 	q := s.queues.Lookup(g.Topic, g.QueueID)
 	if q == nil {
 		return GetResult{Status: NoQueue}, nil
@@ -263,9 +266,13 @@ type QueueInfo struct {
 	Min, Max int64
 }
 
-// ListQueues returns up to limit queues in the order of topic and id, behind the given one; topic restricts the list.
-func (s *Store) ListQueues(topic string, after QueueInfo, limit int) ([]QueueInfo, error) {
+// ListQueues returns up to limit queues in the order of topic and id, behind the given one; topic restricts the list. below
+// bounds the messages that count to those that lie wholly below that offset of the log; 0: all that are readable.
+func (s *Store) ListQueues(topic string, after QueueInfo, below int64, limit int) ([]QueueInfo, error) {
 	readable := s.log.Readable().Load()
+	if below > 0 {
+		readable = min(readable, below)
+	}
 	var out []QueueInfo
 	for _, q := range s.queues.List() {
 		if topic != "" && q.Topic() != topic {

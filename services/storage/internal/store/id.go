@@ -3,7 +3,6 @@ package store
 import (
 	"crypto/rand"
 	"encoding/binary"
-	"encoding/hex"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -30,6 +29,8 @@ func newIDSource(host netip.AddrPort, start time.Time) idSource {
 // idSize is the length of an id, characters.
 const idSize = 32
 
+const digits = "0123456789ABCDEF"
+
 // appendID appends a new id.
 func (s *idSource) appendID(dst []byte, now time.Time) []byte {
 	var id [16]byte
@@ -38,12 +39,8 @@ func (s *idSource) appendID(dst []byte, now time.Time) []byte {
 	// The counter's upper half goes into the time, so that ids do not repeat above 65,536 a millisecond.
 	binary.BigEndian.PutUint32(id[10:], uint32(now.Sub(s.start).Milliseconds())+n>>16)
 	binary.BigEndian.PutUint16(id[14:], uint16(n))
-	at := len(dst)
-	dst = hex.AppendEncode(dst, id[:])
-	for i := at; i < len(dst); i++ {
-		if dst[i] >= 'a' {
-			dst[i] -= 'a' - 'A'
-		}
+	for _, b := range id {
+		dst = append(dst, digits[b>>4], digits[b&15])
 	}
 	return dst
 }

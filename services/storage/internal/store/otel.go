@@ -50,16 +50,20 @@ func newMetrics(m metric.Meter, t trace.Tracer) (*metrics, error) {
 		out.byStatus[i] = []metric.RecordOption{metric.WithAttributeSet(set)}
 	}
 	var err error
-	if out.messages, err = m.Int64Counter("storage.put.messages", metric.WithUnit("{message}")); err != nil {
+	if out.messages, err = m.Int64Counter("storage.put.messages", metric.WithUnit("{message}"),
+		metric.WithDescription("Messages appended.")); err != nil {
 		return nil, err
 	}
-	if out.bytes, err = m.Int64Counter("storage.put.bytes", metric.WithUnit("By")); err != nil {
+	if out.bytes, err = m.Int64Counter("storage.put.bytes", metric.WithUnit("By"),
+		metric.WithDescription("Bytes of records appended.")); err != nil {
 		return nil, err
 	}
-	if out.read, err = m.Int64Counter("storage.get.messages", metric.WithUnit("{message}")); err != nil {
+	if out.read, err = m.Int64Counter("storage.get.messages", metric.WithUnit("{message}"),
+		metric.WithDescription("Messages read.")); err != nil {
 		return nil, err
 	}
 	out.duration, err = m.Float64Histogram("storage.put.duration", metric.WithUnit("s"),
+		metric.WithDescription("Time from a put to its status, by status."),
 		metric.WithExplicitBucketBoundaries(0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5))
 	return out, err
 }

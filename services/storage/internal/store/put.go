@@ -112,7 +112,7 @@ func (s *Store) Begin(ctx context.Context, m *Message, w Wait) (Pending, error) 
 	p := Pending{began: s.o.Now()}
 	sc := scratchPool.Get().(*scratch) //nolint:errcheck,forcetypeassert // the pool holds nothing else
 	defer putScratch(sc)
-	d, err := s.draft(m, sc, &p)
+	d, err := s.draft(ctx, m, sc, &p)
 	if err != nil {
 		return Pending{}, err
 	}
@@ -137,7 +137,7 @@ func (s *Store) checkWait(w Wait) error {
 }
 
 // draft checks m and completes its properties in sc.
-func (s *Store) draft(m *Message, sc *scratch, p *Pending) (message.Draft, error) {
+func (s *Store) draft(ctx context.Context, m *Message, sc *scratch, p *Pending) (message.Draft, error) {
 	d := message.Draft{
 		Topic: m.Topic, QueueID: m.QueueID, Flag: m.Flag, SysFlag: m.SysFlag, BornTimestamp: m.BornTimestamp,
 		BornHost: m.BornHost, StoreHost: s.o.StoreHost, Body: m.Body, Properties: m.Properties,
@@ -148,7 +148,7 @@ func (s *Store) draft(m *Message, sc *scratch, p *Pending) (message.Draft, error
 	if err := refuseUnbuilt(m); err != nil {
 		return d, err
 	}
-	n, err := s.topics.Queues(m.Topic)
+	n, err := s.topics.WriteQueues(ctx, m.Topic)
 	if err != nil {
 		return d, err
 	}
@@ -347,7 +347,7 @@ func (s *Store) Finish(ctx context.Context, p *Pending) (Result, error) {
 	if p.acked != nil {
 		p.Acked, p.Flushed = s.replicas.CountAt(p.next)
 	}
-	s.metrics.done(ctx, p.Status, s.o.Now().Sub(p.began))
+	s.metrics.done(ctx, p.Status, s.since(p.began))
 	return p.Result, nil
 }
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"log/slog"
 	"net/netip"
 	"sync"
@@ -42,9 +43,12 @@ type Queues interface {
 	List() []*consumequeue.Queue
 }
 
-// Topics knows which topics there are and how many queues each has.
+// Topics knows which topics there are, how many queues each has, and who may do what with it. Errors are typed.
 type Topics interface {
-	Queues(topic string) (int, error)
+	// WriteQueues is how many queues of the topic take puts, from 0 on. For a topic that is to be created first it waits.
+	WriteQueues(ctx context.Context, topic string) (int, error)
+	// CheckRead returns nil when the queue may be read.
+	CheckRead(topic string, queueID int32) error
 }
 
 // Guard says whether this node takes puts. Between an Enter that returned nil and its Leave that stays true: who ends a
@@ -99,6 +103,7 @@ type Store struct {
 	guard    Guard
 	metrics  *metrics
 	ids      idSource
+	since    func(time.Time) time.Duration
 
 	turn atomic.Uint32 // the next queue of a message that names none
 
@@ -134,8 +139,11 @@ func New(o Options, log Log, replicas Replicas, queues Queues, topics Topics, gu
 	if o.FlushTimeout == 0 {
 		o.FlushTimeout = 5 * time.Second
 	}
+	since := time.Since // asks one clock of the kernel's, where time.Now asks two
 	if o.Now == nil {
 		o.Now = time.Now
+	} else {
+		since = func(t time.Time) time.Duration { return o.Now().Sub(t) }
 	}
 	o.Limits.NoCRC = !o.AppendPropCRC
 	m, err := newMetrics(o.Meter, o.Tracer)
@@ -144,6 +152,6 @@ func New(o Options, log Log, replicas Replicas, queues Queues, topics Topics, gu
 	}
 	return &Store{
 		o: o, log: log, replicas: replicas, queues: queues, topics: topics, guard: guard, metrics: m,
-		ids: newIDSource(o.StoreHost, o.Now()),
+		ids: newIDSource(o.StoreHost, o.Now()), since: since,
 	}, nil
 }

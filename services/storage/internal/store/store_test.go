@@ -212,9 +212,12 @@ func TestReadersSeeOnlyWhatIsReadable(t *testing.T) {
 		if err != nil || len(got.Records) != n+1 || got.Max != int64(n+1) {
 			t.Errorf("readable %d: %d records, max %d, %v", end+3, len(got.Records), got.Max, err)
 		}
-		qs, err := s.ListQueues("", store.QueueInfo{}, 10)
+		qs, err := s.ListQueues("", store.QueueInfo{}, 0, 10)
 		if err != nil || len(qs) != 1 || qs[0].Max != int64(n+1) {
 			t.Errorf("list: %v, %v", qs, err)
+		}
+		if qs, err = r.ListQueues("", store.QueueInfo{}, end+3, 10); err != nil || len(qs) != 1 || qs[0].Max != int64(n+1) {
+			t.Errorf("list below %d: %v, %v", end+3, qs, err)
 		}
 	}
 }

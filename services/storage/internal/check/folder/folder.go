@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
@@ -78,6 +79,10 @@ type folder struct {
 func (f *folder) emit(x check.Finding) error {
 	if x.Kind == check.UnitStray && x.Detail == check.BehindEnd && !f.r.Clean {
 		x.Note = true // the queues were ahead of a log that has lost its end: the next start cuts them
+	}
+	if x.Kind == check.BadRecord && !f.r.Clean && f.state.ours && x.Offset >= f.state.flushed && !slices.Contains(f.log.bad, x) {
+		x.Note = true
+		x.Detail += "; it was not durable yet: where the machine went down, the next start cuts the log here"
 	}
 	if x.Note {
 		f.r.Notes++

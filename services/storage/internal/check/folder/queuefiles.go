@@ -60,6 +60,7 @@ func (f *folder) openQueues() (*queueFiles, error) {
 			s.size = max(s.size, file.Size)
 		}
 	}
+	s.size = max(s.size, consumequeue.UnitSize) // a crash may leave nothing but empty files
 	for _, d := range found {
 		q := &queueFile{set: s, topic: d.Topic, id: d.ID, start: -1}
 		for _, file := range d.Files {

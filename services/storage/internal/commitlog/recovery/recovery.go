@@ -3,6 +3,7 @@ package recovery
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 
 	"github.com/tandemlog/tandem/pkg/mappedfile"
 	"github.com/tandemlog/tandem/services/storage/internal/message"
@@ -15,7 +16,7 @@ type BadRecord struct {
 	Err    error // *message.CorruptError; nil: zeros
 }
 
-// Result is what Walk found.
+// Result is what Find found.
 type Result struct {
 	End   int64 // first byte not accepted
 	Stamp int64 // store timestamp of the last record, ms; 0: none was seen
@@ -40,16 +41,36 @@ const slack = 3000
 
 // Known is what is known of a log before it is read.
 type Known struct {
-	Clean   bool  // the last one who had the folder stopped cleanly
-	Ours    bool  // Flushed is known
-	Flushed int64 // offset below which the log is durable
-	OnDisk  int64 // records of this store timestamp, ms, are durable in log and queues
+	Clean    bool  // the last one who had the folder stopped cleanly
+	SameBoot bool  // the machine has not gone down since
+	Ours     bool  // Flushed is known
+	Flushed  int64 // offset below which the log is durable
+	OnDisk   int64 // records of this store timestamp, ms, are durable in log and queues
 }
 
-// Start chooses the file whose records are looked at first; those before it are known to be durable. The last flush
+// Find finds the end of a log, and says from which file on it has looked.
+func Find(files []*mappedfile.File, k Known) (w Result, from int) {
+	trusted, sure := int64(-1), int64(noHoles)
+	if k.Clean && k.Ours {
+		trusted = k.Flushed // a clean stop of our own has left nothing behind it
+	}
+	if !k.Clean && !k.SameBoot && k.Ours {
+		sure = k.Flushed
+	}
+	from = start(files, k)
+	w = walkFrom(files, from, trusted, sure)
+	if k.Ours && w.End < k.Flushed && w.End == files[from].Start() && from > 0 {
+		// A disk that has lost what it had called durable may have lost more than this file had.
+		from = 0
+		w = walkFrom(files, from, -1, noHoles)
+	}
+	return w, from
+}
+
+// start chooses the file whose records are looked at first; those before it are known to be durable. The last flush
 // that Tandem noted says it to the byte; without one the rules are RocketMQ's: after a clean stop the last file that has
 // records, after a crash the last one whose first record is older than what log and queues had on disk.
-func Start(files []*mappedfile.File, k Known) int {
+func start(files []*mappedfile.File, k Known) int {
 	for i := len(files) - 1; i > 0; i-- {
 		if k.Ours {
 			if files[i].Start() <= k.Flushed {
@@ -65,10 +86,14 @@ func Start(files []*mappedfile.File, k Known) int {
 	return 0
 }
 
-// Walk goes from record to record, from the start of files[from] on. trusted is an offset behind which there is nothing
-// if the log ends there, as after a clean stop; -1: none.
-func Walk(files []*mappedfile.File, from int, trusted int64) Result {
-	w := walk{files: files, i: from, Result: Result{End: files[from].Start()}}
+// noHoles is what walkFrom takes for sure when every byte was written.
+const noHoles = math.MaxInt64
+
+// walkFrom goes from record to record, from the start of files[from] on. trusted is an offset behind which there is nothing
+// if the log ends there, as after a clean stop; -1: none. From sure on the log may have holes, as the machine went down before
+// it was durable and pages reach a disk in any order: the first one is the end; noHoles: there can be none.
+func walkFrom(files []*mappedfile.File, from int, trusted, sure int64) Result {
+	w := walk{files: files, i: from, sure: sure, Result: Result{End: files[from].Start()}}
 	var v message.View
 	for w.i < len(files) {
 		f := files[w.i]
@@ -95,6 +120,7 @@ type walk struct {
 	Result
 	files []*mappedfile.File
 	i     int
+	sure  int64
 }
 
 func (w *walk) move(to int64) {
@@ -107,6 +133,9 @@ func (w *walk) move(to int64) {
 // skip goes on behind bytes that are no record, if a sound record is there. A rest too small for a blank record is no
 // rot.
 func (w *walk) skip(bad error) bool {
+	if w.End >= w.sure {
+		return false
+	}
 	f := w.files[w.i]
 	n, ok := message.Next(f.Bytes()[w.End-f.Start():], w.End)
 	next, i := w.End+int64(n), w.i

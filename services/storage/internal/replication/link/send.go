@@ -2,6 +2,7 @@ package link
 
 import (
 	"net"
+	"net/netip"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -78,6 +79,14 @@ func (w *Sender) useFiles() {
 	}
 	if raw, err := tcp.SyscallConn(); err == nil {
 		w.files, w.raw, w.file.run = files, raw, w.file.try
+	}
+}
+
+// CopyTo turns sendfile off if the peer is on this machine: it would copy from memory what the sender's copy leaves in the
+// CPU's cache.
+func (w *Sender) CopyTo(peer netip.Addr) {
+	if peer.IsLoopback() {
+		w.files = nil
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/services/storage/internal/epoch"
 )
 
@@ -72,7 +73,7 @@ func (s Set) Hear(ctx context.Context, reign epoch.Promise) Round {
 			err = fmt.Errorf("its node id %d is taken", h.NodeID)
 		}
 		if err != nil {
-			r.silent = append(r.silent, fmt.Sprintf("%s (%v)", s.Others[i], err))
+			r.silent = append(r.silent, fmt.Sprintf("%s (%s)", s.Others[i], brief(err)))
 			continue
 		}
 		ids = append(ids, h.NodeID)
@@ -113,6 +114,20 @@ func (r Round) Absent() string {
 		return ""
 	}
 	return "; no answer from " + strings.Join(r.silent, ", ")
+}
+
+// brief says what is wrong with a peer. Of one that is not reached the end of the message says it, and the remedy where that is more
+// than to start it.
+func brief(err error) string {
+	e := errdefs.As(err)
+	if e == nil || e.Reason != "UNREACHABLE" {
+		return err.Error()
+	}
+	why := e.Msg[strings.LastIndex(e.Msg, ": ")+1:]
+	if why = strings.TrimSpace(why); why == "connection refused" || e.Remedy == "" {
+		return why
+	}
+	return why + ": " + e.Remedy
 }
 
 // Backoff is a pause that doubles from Least, with full jitter, up to Most.

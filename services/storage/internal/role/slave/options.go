@@ -145,8 +145,9 @@ var (
 	// ErrHistoryChanged ends the links below a slave whose own history changes.
 	ErrHistoryChanged = errdefs.New(errdefs.Aborted, "HISTORY_CHANGED", "this slave follows another history now")
 	// ErrNoUpstream: nobody to follow.
-	ErrNoUpstream = errdefs.New(errdefs.Unavailable, "NO_OPEN_MASTER", "no peer is an open master").
-			WithRemedy("look at the Status of the peers; promote one of them if no master can open by itself")
+	ErrNoUpstream = errdefs.New(errdefs.Unavailable, "NO_OPEN_MASTER", "no open master is known").
+			WithRemedy("look at the peers with `tandemctl status`: start the master, or what it waits for; only if it will not come back, " +
+			"`tandemctl promote` the best of the others")
 	// ErrForgotten: a node without a promise has not heard enough peers to follow.
 	ErrForgotten = errdefs.New(errdefs.Unavailable, "TOO_FEW_PEERS_HEARD", "an empty node follows only after hearing its peers").
 			WithRemedy("start more of the nodes in ha.peers")

@@ -28,36 +28,6 @@ func refusalOf(reason, remedy string) error {
 	return &refusal{errdefs.New(errdefs.FailedPrecondition, reason, "the link was refused").WithRemedy("%s", remedy)}
 }
 
-// Reason returns a word for Status for any error.
-func Reason(err error) string {
-	if e := telling(err); e != nil && e.Reason != "" {
-		return e.Reason
-	}
-	return "UNREACHABLE"
-}
-
-// Remedy returns what an operator can do about err, else what it says.
-func Remedy(err error) string {
-	if e := telling(err); e != nil && e.Remedy != "" {
-		return e.Remedy
-	}
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
-// telling returns the error that an operator has to know: a full disk below whatever it led to, else the outermost.
-func telling(err error) *errdefs.Error {
-	first := errdefs.As(err)
-	for e := first; e != nil; e = errdefs.As(e.Cause) {
-		if e.Class == errdefs.ResourceExhausted {
-			return e
-		}
-	}
-	return first
-}
-
 // session is one Follow to its end: ask, compare where the histories have no epochs in common, do what the answer asks for, and
 // stream.
 func (s *Slave) session(ctx context.Context, addr string, copying bool) error {
@@ -151,7 +121,7 @@ func (s *Slave) carryOut(ctx context.Context, own epoch.Own, a epoch.FollowAnswe
 		err := s.log.Rollback(p.KeepFrom, a.Epochs.Last().Epoch, s.o.RollbackKeep)
 		switch full := errdefs.ReasonOf(err) == reasonRollbackFull; {
 		case full && !s.o.AllowDataLoss:
-			return refusalOf(reasonRollbackFull, fmt.Sprintf("[%d, %d) does not fit: raise ha.rollbackKeep, or set allowDataLoss to cut it unkept",
+			return refusalOf(reasonRollbackFull, fmt.Sprintf("[%d, %d) has to be cut and does not fit: raise ha.rollbackKeep, or make room in rollback/. Only where these bytes may be lost: allowDataLoss",
 				p.KeepFrom, own.End))
 		case full:
 			s.slog.Error("range cut without being kept", "from", p.KeepFrom, "to", own.End)
@@ -162,8 +132,8 @@ func (s *Slave) carryOut(ctx context.Context, own epoch.Own, a epoch.FollowAnswe
 	if err := s.cut(p); err != nil {
 		return fmt.Errorf("cut log: %w", err)
 	}
-	if p.Cut || p.Reset {
-		s.slog.Warn("log cut", "from", own.End, "to", p.At, "kept", p.Keep, "upstream_epoch", a.Epochs.Last().Epoch)
+	if (p.Cut || p.Reset) && own.End > own.First {
+		s.slog.Warn("log cut", "from", own.End, "to", p.At, "reset", p.Reset, "kept", p.Keep, "upstream_epoch", a.Epochs.Last().Epoch)
 	}
 	return s.owner.Adopt(ctx, p.Next, a.Path)
 }
@@ -191,8 +161,8 @@ func (s *Slave) compare(ctx context.Context, addr string, p epoch.Plan) (int64, 
 		return equal, nil
 	}
 	if !s.o.AllowDataLoss {
-		return 0, refusalOf(reasonUnrelated, "not one record is the same: this folder belongs to another log. Start in an empty folder, "+
-			"or set allowDataLoss to replace what is here")
+		return 0, refusalOf(reasonUnrelated, "not one record is the same: this folder belongs to another log. Start in an empty folder; "+
+			"only where what is here may go, set allowDataLoss")
 	}
 	return epoch.NothingEqual, nil
 }
