@@ -23,6 +23,7 @@ const (
 type call struct {
 	kind    callKind
 	entries []raft.Entry
+	term    raft.Term // propose: only in this leadership; NoTerm: in any
 	target  raft.NodeID
 	index   raft.Index
 
@@ -75,8 +76,13 @@ func (p *Proposal) Wait(ctx context.Context) error { return p.mark.Wait(ctx, int
 // Index and term are filled in. After ctx's error it is not known whether they were taken; every other error means that
 // they were not.
 func (n *Node) Propose(ctx context.Context, entries []raft.Entry) (Proposal, error) {
+	return n.ProposeIn(ctx, raft.NoTerm, entries)
+}
+
+// ProposeIn is Propose in the leadership of one term: ErrNotLeader when this node leads in another one by now.
+func (n *Node) ProposeIn(ctx context.Context, term raft.Term, entries []raft.Entry) (Proposal, error) {
 	c := n.newCall(callPropose)
-	c.entries = entries
+	c.entries, c.term = entries, term
 	if err := n.do(ctx, c); err != nil {
 		return Proposal{}, n.ended(ctx, c, err)
 	}

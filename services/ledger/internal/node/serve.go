@@ -60,8 +60,12 @@ func (n *Node) serveOne(now raft.Ticks, c *call) {
 }
 
 func (n *Node) propose(now raft.Ticks, c *call) error {
-	if s := n.Soft(); s.Role != consensus.Leader { // no file is made for what others will take
+	s := n.Soft()
+	switch {
+	case s.Role != consensus.Leader: // no file is made for what others will take
 		return notLeader(s.Leader)
+	case c.term != raft.NoTerm && c.term != s.Term: // no leadership ends and another begins within one round
+		return notLeader("")
 	}
 	bytes := int64(0)
 	for i := range c.entries {

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	ledgerv1 "github.com/tandemlog/tandem/gen/tandem/ledger/v1"
+	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/testkit"
+	"github.com/tandemlog/tandem/pkg/vfs"
+)
+
+// sources are the places that -print-config adds to values from a file.
+var sources = regexp.MustCompile(`  # \S+:\d+\n`)
+
+// TestTheExampleHasEveryKey: deploy/config/ledger.yaml is what -print-config says, and loads as that.
+func TestTheExampleHasEveryKey(t *testing.T) {
+	name := filepath.Join(testkit.ModuleRoot(t), "deploy", "config", "ledger.yaml")
+	file, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for line := range strings.Lines(string(file)) {
+		if !strings.HasPrefix(line, "#") {
+			keys = append(keys, line)
+		}
+	}
+	run := func(args ...string) string {
+		t.Helper()
+		var out bytes.Buffer
+		cmd := exec.Command(os.Args[0], args...) //nolint:gosec // this binary
+		cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), childVar+"=1"), &out, &out
+		if err := cmd.Run(); err != nil {
+			t.Errorf("%v: %v\n%s", args, err, out.String())
+		}
+		return out.String()
+	}
+	for _, args := range [][]string{{"-print-config"}, {"-print-config", "-config", name}} {
+		if got := sources.ReplaceAllString(run(args...), "\n"); got != strings.Join(keys, "") {
+			t.Errorf("%v prints something else than the file:\n%s", args, got)
+		}
+	}
+	for _, id := range memberIDs {
+		run("-check-config", "-config", filepath.Join(filepath.Dir(name), "ledger-"+id+".yaml"))
+	}
+}
+
+func TestConfigNamesTheKey(t *testing.T) {
+	peers := []string{"n0-a:1", "n1-b:1", "n2-c:1"}
+	for key, change := range map[string]func(*Config){
+		"group":                         func(c *Config) { c.Group = "" },
+		"selfId":                        func(c *Config) { c.SelfID = "a-b" },
+		"storePath":                     func(c *Config) { c.StorePath = "" },
+		"listen":                        func(c *Config) { c.Listen = "127.0.0.1:99999" },
+		"flush":                         func(c *Config) { c.Flush = "sometimes" },
+		"peers":                         func(c *Config) { c.Peers = peers[1:] },
+		"peers[1]":                      func(c *Config) { c.Peers = []string{peers[0], "n0-b:1"} },
+		"peers[2]":                      func(c *Config) { c.Peers = []string{peers[0], peers[1], "n2-b:1"} },
+		"peers[0]":                      func(c *Config) { c.Peers = []string{"a:1"} },
+		"preferredLeaderIds[0]":         func(c *Config) { c.PreferredLeaderIDs = []string{"n7"} },
+		"maxElectionTimeout":            func(c *Config) { c.MaxElectionTimeout = c.MinElectionTimeout },
+		"heartBeatTimeInterval":         func(c *Config) { c.HeartBeatTimeInterval = c.MinElectionTimeout / 2 },
+		"flushFileInterval":             func(c *Config) { c.FlushFileInterval = 0 },
+		"appendTimeout":                 func(c *Config) { c.AppendTimeout = 0 },
+		"mappedFileSizeForEntryData":    func(c *Config) { c.MappedFileSizeForEntryData = 4097 },
+		"mappedFileSizeForEntryIndex":   func(c *Config) { c.MappedFileSizeForEntryIndex = 1 << 40 },
+		"maxBodySize":                   func(c *Config) { c.MaxBodySize = 4 << 20 },
+		"maxBatchEntries":               func(c *Config) { c.MaxBatchEntries = 0 },
+		"maxBatchSize":                  func(c *Config) { c.MaxBatchSize = 1 << 30 },
+		"maxPendingRequestsNum":         func(c *Config) { c.MaxPendingRequestsNum = 1 },
+		"idempotenceWindow":             func(c *Config) { c.IdempotenceWindow = 0 },
+		"maxReplySize":                  func(c *Config) { c.MaxReplySize = 1 << 20 },
+		"leadershipTransferWaitTimeout": func(c *Config) { c.LeadershipTransferWaitTimeout = 0 },
+		"tls.certFile":                  func(c *Config) { c.TLS.CertFile, c.TLS.KeyFile = "/missing", "/missing" },
+	} {
+		c := defaultConfig()
+		change(c)
+		e := errdefs.As(c.Validate())
+		if e == nil || e.Class != errdefs.InvalidArgument || !strings.HasPrefix(e.Field, strings.TrimSuffix(key, "File")) {
+			t.Errorf("%s: %v", key, e)
+		}
+	}
+	c := defaultConfig()
+	c.MappedFileSizeForEntryData, c.MaxBodySize = 64<<10, 64<<10
+	if e := errdefs.As(c.Validate()); e == nil || e.Field != "mappedFileSizeForEntryData" {
+		t.Errorf("files that hold no entry: %v", e)
+	}
+	if err := defaultConfig().Validate(); err != nil {
+		t.Errorf("the defaults: %v", err)
+	}
+}
+
+// TestBootstrapCommand: once, on an empty folder.
+func TestBootstrapCommand(t *testing.T) {
+	s := newGroup(t, 1)[0].bootstrap()
+	if err := runBootstrap(s.fs, s.cfg, nil, s.log); errdefs.ReasonOf(err) != "NOT_EMPTY" {
+		t.Errorf("the second time: %v", err)
+	}
+	if err := runBootstrap(s.fs, s.cfg, []string{"x"}, s.log); errdefs.ClassOf(err) != errdefs.InvalidArgument {
+		t.Errorf("with an argument: %v", err)
+	}
+}
+
+// TestCheckCommand: text and JSON, a sound folder of DLedger's, a damaged one, none.
+func TestCheckCommand(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(testkit.Golden(t, "dledger-0.3.1.2"), "dledger-n1")
+	var out bytes.Buffer
+	check := func(args ...string) error {
+		t.Helper()
+		out.Reset()
+		return runCheck(t.Context(), vfs.OS(), defaultConfig(), args, &out)
+	}
+	if err := check(dir); err != nil || !strings.HasPrefix(out.String(), "SOUND") || !strings.Contains(out.String(), "entries 0 to 599 in 8 files") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	if err := check("-json", dir); err != nil || !strings.Contains(out.String(), `"last":599`) {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	name := filepath.Join(dir, "data", "00000000000000131072")
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[0] = 7
+	if err := os.WriteFile(name, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := check(dir); errdefs.ReasonOf(err) != "DAMAGED" || !strings.Contains(out.String(), "at offset 131072") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	if err := check(t.TempDir()); errdefs.ReasonOf(err) != "NO_LEDGER" {
+		t.Errorf("an empty folder: %v", err)
+	}
+	if err := check("a", "b"); errdefs.ClassOf(err) != errdefs.InvalidArgument {
+		t.Errorf("two folders: %v", err)
+	}
+}
+
+// TestMutualTLS: a group talks with it; whoever has no certificate gets nothing.
+func TestMutualTLS(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cert := selfSigned(t, dir)
+	g := newGroup(t, 3, func(c *Config) {
+		c.TLS = TLS{CertFile: dir + "/crt", KeyFile: dir + "/key", CAFile: dir + "/crt", RequireClientCert: true}
+	})
+	pool := x509.NewCertPool()
+	pem, err := os.ReadFile(dir + "/crt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool.AppendCertsFromPEM(pem)
+	for _, s := range g {
+		s.bootstrap().start()
+		if _, err := s.admin().Status(t.Context(), &ledgerv1.StatusRequest{}); err == nil {
+			t.Error("plain text is served")
+		}
+		s.hangUp()
+		s.conn, err = grpc.NewClient(s.cfg.Listen, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
+			Certificates: []tls.Certificate{cert}, RootCAs: pool, MinVersion: tls.VersionTLS13,
+		})))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := newClient(t).put(g, "x").GetIndex()
+	for _, s := range g {
+		if got := s.bodies(last); len(got) != 1 {
+			t.Errorf("%v", got)
+		}
+	}
+}
+
+// selfSigned writes dir/crt and dir/key.
+func selfSigned(t *testing.T, dir string) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true,
+		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	crt := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	private := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
+	for name, data := range map[string][]byte{"crt": crt, "key": private} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pair, err := tls.X509KeyPair(crt, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
+}
