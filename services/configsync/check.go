@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/service"
+	"github.com/tandemlog/tandem/pkg/vfs"
+	"github.com/tandemlog/tandem/services/configsync/internal/registry/disk"
+	"github.com/tandemlog/tandem/services/configsync/internal/table/entry"
+)
+
+// checkCommand is `configsync check`: exit code 0 when the tables are whole, 1 when not, 2 when the command line is wrong.
+func checkCommand() service.Command[Config] {
+	return service.Command[Config]{
+		Name: "check", Args: "[-json] [DIR]",
+		Summary: "check the tables of a stopped config sync node or RocketMQ broker (default: storePathRootDir); changes nothing",
+		Run: func(_ context.Context, c *Config, args []string, out io.Writer) error {
+			return runCheck(vfs.OS(), c.StorePathRootDir, args, out)
+		},
+	}
+}
+
+var errDamaged = errdefs.New(errdefs.DataLoss, "DAMAGED", "tables are broken").
+	WithRemedy("start the node beside one that has them: it asks its peers; or import them with `tandemctl config import --replace`")
+
+// runCheck checks the folder that args name.
+func runCheck(fsys vfs.FS, dir string, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("check", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	asJSON := flags.Bool("json", false, "one JSON object a line")
+	if err := flags.Parse(args); err != nil {
+		return errdefs.Invalid("check", "%v; usage: configsync check [-json] [DIR]", err)
+	}
+	switch flags.NArg() {
+	case 0:
+	case 1:
+		dir = flags.Arg(0)
+	default:
+		return errdefs.Invalid("check", "takes one folder, not %d; usage: configsync check [-json] [DIR]", flags.NArg())
+	}
+	if info, err := fsys.Stat(dir); err != nil || !info.Dir {
+		return errdefs.Invalid("check", "%s is no folder that can be read", dir)
+	}
+	if filepath.Base(dir) != configDir {
+		dir = filepath.Join(dir, configDir)
+	}
+	damages := 0
+	for _, k := range entry.Kinds() {
+		in, err := disk.Inspect(fsys, dir, k)
+		if err != nil {
+			return err
+		}
+		if in.Broken != nil {
+			damages++
+		}
+		if err := report(out, *asJSON, &in); err != nil {
+			return err
+		}
+	}
+	if damages > 0 {
+		return errDamaged.With("tables", damages)
+	}
+	return nil
+}
+
+// checkLine is a line of JSON, for a kind.
+type checkLine struct {
+	Kind    string      `json:"kind"`
+	Whole   bool        `json:"whole"`
+	Why     string      `json:"why,omitempty"`
+	Source  string      `json:"source"`
+	Entries int         `json:"entries"`
+	Version string      `json:"version"`
+	Foreign bool        `json:"foreign,omitempty"`
+	Files   []fileState `json:"files,omitempty"`
+}
+
+type fileState struct {
+	File    string `json:"file"`
+	Role    string `json:"role"`
+	Entries int    `json:"entries"`
+	Version string `json:"version"`
+	Torn    bool   `json:"torn,omitempty"`
+	Error   string `json:"error,omitempty"`
+}
+
+// report writes what was found of a kind.
+func report(out io.Writer, asJSON bool, in *disk.Inspection) error {
+	l := checkLine{
+		Kind: in.Kind.String(), Whole: in.Broken == nil, Source: in.Source.String(), Entries: in.Entries, Version: in.Version.String(), Foreign: in.Foreign,
+	}
+	if in.Broken != nil {
+		l.Why = in.Broken.Error()
+	}
+	for _, f := range in.Files {
+		state := fileState{File: f.File, Role: f.Role, Entries: f.Entries, Version: f.Version.String(), Torn: f.Torn}
+		if f.Err != nil {
+			state.Error = f.Err.Error()
+		}
+		l.Files = append(l.Files, state)
+	}
+	if asJSON {
+		return json.NewEncoder(out).Encode(l)
+	}
+	return l.write(out)
+}
+
+func (l *checkLine) write(out io.Writer) error {
+	word, tail := "WHOLE", ""
+	if !l.Whole {
+		word, tail = "BROKEN", ": "+l.Why
+	}
+	if l.Foreign {
+		tail += ", another program has written it since"
+	}
+	_, err := fmt.Fprintf(out, "%-6s  %s: %d entries, version %s, from %s%s\n", word, l.Kind, l.Entries, l.Version, l.Source, tail)
+	for _, f := range l.Files {
+		note := ""
+		switch {
+		case f.Error != "":
+			note = ": " + f.Error
+		case f.Torn:
+			note = ", its last change was never finished and is left out"
+		}
+		if err == nil {
+			_, err = fmt.Fprintf(out, "        %s %s: %d entries, version %s%s\n", f.Role, f.File, f.Entries, f.Version, note)
+		}
+	}
+	return err
+}

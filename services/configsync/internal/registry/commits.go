@@ -1,0 +1,181 @@
+package registry
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tandemlog/tandem/services/configsync/internal/table"
+	"github.com/tandemlog/tandem/services/configsync/internal/table/entry"
+)
+
+// queueKey names a group's place in a queue.
+type queueKey struct {
+	topic, group string
+	queue        int32
+}
+
+// commits are offsets that were gathered and are not saved yet.
+type commits struct {
+	mu      sync.Mutex
+	pending map[queueKey]entry.QueueOffset
+	saving  map[queueKey]entry.QueueOffset // those of the change under way; read only
+	round   int64                          // grows when pending becomes saving
+	saved   atomic.Int64                   // rounds that are saved
+
+	saver chan struct{} // capacity 1: who has put a token in saves
+}
+
+func (c *commits) init() {
+	c.pending = map[queueKey]entry.QueueOffset{}
+	c.saver = make(chan struct{}, 1)
+}
+
+// CommitResult counts what became of commits.
+type CommitResult struct {
+	Taken  int
+	Lower  int // below what is there, which stays
+	Staled int // of before a reset that the consumer has not heard of
+}
+
+// CommitOffsets takes the progress of consumers. With wait they are saved on return, else gathered: Offset sees them, and
+// Run saves them within CommitInterval. An illegal one is an error, and none is taken.
+func (r *Registry) CommitOffsets(ctx context.Context, batch []table.Commit, wait bool) (CommitResult, error) {
+	for i := range batch {
+		if err := batch[i].Validate(); err != nil {
+			return CommitResult{}, err
+		}
+	}
+	if err := r.usable(); err != nil {
+		return CommitResult{}, err
+	}
+	if err := r.Whole(entry.ConsumerOffsets); err != nil {
+		return CommitResult{}, err
+	}
+	if r.pendingCommits() >= r.o.MaxPending {
+		if err := r.saveCommits(ctx); err != nil {
+			return CommitResult{}, err
+		}
+	}
+	result, round := r.gather(batch)
+	r.metrics.committed(result)
+	if wait {
+		return result, r.saveRound(ctx, round)
+	}
+	return result, nil
+}
+
+func (r *Registry) pendingCommits() int {
+	r.commits.mu.Lock()
+	defer r.commits.mu.Unlock()
+	return len(r.commits.pending)
+}
+
+// gather judges commits against what is known and keeps those that are taken. round is that with which they are saved.
+func (r *Registry) gather(batch []table.Commit) (result CommitResult, round int64) {
+	c := &r.commits
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, commit := range batch {
+		key := queueKey{commit.Topic, commit.Group, commit.Queue}
+		have, exists := r.offset(key)
+		q, outcome := commit.Judge(have, exists)
+		switch outcome {
+		case table.Taken:
+			result.Taken++
+			if !exists || q != have {
+				c.pending[key] = q
+			}
+		case table.Lower:
+			result.Lower++
+		case table.Staled:
+			result.Staled++
+		}
+	}
+	return result, c.round + 1
+}
+
+// offset returns the newest that is known of a queue. c.mu is held. What was gathered before a reset does not hide it.
+func (r *Registry) offset(key queueKey) (entry.QueueOffset, bool) {
+	have, exists := r.Snapshot(entry.ConsumerOffsets).Offset(key.topic, key.group, key.queue)
+	for _, m := range []map[queueKey]entry.QueueOffset{r.commits.saving, r.commits.pending} {
+		if q, ok := m[key]; ok {
+			if exists {
+				q = have.Join(q)
+			}
+			have, exists = q, true
+		}
+	}
+	return have, exists
+}
+
+// Offset returns a group's offset in a queue, gathered commits included. One that a reset removed is there as NoOffset.
+func (r *Registry) Offset(topic, group string, queue int32) (entry.QueueOffset, bool) {
+	r.commits.mu.Lock()
+	defer r.commits.mu.Unlock()
+	return r.offset(queueKey{topic, group, queue})
+}
+
+// saveCommits saves all that is gathered now.
+func (r *Registry) saveCommits(ctx context.Context) error {
+	r.commits.mu.Lock()
+	round := r.commits.round
+	if len(r.commits.pending) > 0 {
+		round++
+	}
+	r.commits.mu.Unlock()
+	return r.saveRound(ctx, round)
+}
+
+// saveRound returns when a round is saved: by whoever saves it, this caller or one before it.
+func (r *Registry) saveRound(ctx context.Context, round int64) error {
+	c := &r.commits
+	if c.saved.Load() >= round {
+		return nil
+	}
+	select {
+	case c.saver <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-c.saver }()
+	if c.saved.Load() >= round {
+		return nil
+	}
+	c.mu.Lock()
+	c.saving, c.pending = c.pending, make(map[queueKey]entry.QueueOffset, len(c.pending))
+	c.round++
+	begun := c.round
+	c.mu.Unlock()
+	var err error
+	if len(c.saving) > 0 {
+		err = r.edit(ctx, entry.ConsumerOffsets, func(e *table.Edit) error {
+			for key, q := range c.saving {
+				// Guarded, as a reset may have come since it was gathered.
+				e.Commit(table.Commit{Topic: key.topic, Group: key.group, Queue: key.queue, Offset: q.Offset, Guard: true, Epoch: q.Epoch})
+			}
+			return nil
+		})
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		r.takeBack()
+		return err
+	}
+	c.saving = nil
+	c.saved.Store(begun)
+	return nil
+}
+
+// takeBack puts what could not be saved back to what is gathered. c.mu is held.
+func (r *Registry) takeBack() {
+	c := &r.commits
+	for key, q := range c.saving {
+		if newer, ok := c.pending[key]; ok {
+			q = q.Join(newer)
+		}
+		c.pending[key] = q
+	}
+	c.saving = nil
+}

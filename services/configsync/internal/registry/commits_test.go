@@ -1,0 +1,189 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tandemlog/tandem/pkg/vfs/memfs"
+	"github.com/tandemlog/tandem/services/configsync/internal/table"
+	"github.com/tandemlog/tandem/services/configsync/internal/table/entry"
+)
+
+func TestCommitsAreGathered(t *testing.T) {
+	r := open(t, newDisk(t))
+	ctx := t.Context()
+	result, err := r.CommitOffsets(ctx, []table.Commit{at(10), at(5), at(12)}, false)
+	if err != nil || result != (CommitResult{Taken: 2, Lower: 1}) || offsetOf(r) != 12 {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	if r.Snapshot(entry.ConsumerOffsets).Len() != 0 || reopen(t, r, memfs.All).Snapshot(entry.ConsumerOffsets).Len() != 0 {
+		t.Error("it is saved already")
+	}
+	if _, err := r.CommitOffsets(ctx, []table.Commit{at(20), {Topic: "T", Group: "G", Offset: -1}}, false); !errors.Is(err, entry.ErrOffset) || offsetOf(r) != 12 {
+		t.Errorf("one of two is illegal: %v", err)
+	}
+	commit(t, r, table.Commit{Topic: "T", Group: "H", Offset: 1})
+	own := r.Snapshot(entry.ConsumerOffsets)
+	if own.Len() != 2 || own.Version().Counter != 1 || offsetOf(reopen(t, r, memfs.OnlySynced)) != 12 {
+		t.Errorf("who waits has all saved: %d at %v", own.Len(), own.Version())
+	}
+	commit(t, r, at(12))
+	if r.Snapshot(entry.ConsumerOffsets) != own {
+		t.Error("a version for nothing")
+	}
+}
+
+// TestAResetBeatsWhatWasGatheredBefore, whenever that is saved.
+func TestAResetBeatsWhatWasGatheredBefore(t *testing.T) {
+	r := open(t, newDisk(t))
+	commit(t, r, at(100))
+	_, err := r.CommitOffsets(t.Context(), []table.Commit{at(150)}, false)
+	must(t, err)
+	epoch, err := r.ResetOffsets(t.Context(), []table.Reset{{Topic: "T", Group: "G", Offset: 20}})
+	if epoch != 1 || err != nil || offsetOf(r) != 20 {
+		t.Fatalf("epoch %d, %v, at %d", epoch, err, offsetOf(r))
+	}
+	must(t, r.saveCommits(t.Context()))
+	if offsetOf(r) != 20 || offsetOf(reopen(t, r, memfs.OnlySynced)) != 20 {
+		t.Errorf("at %d", offsetOf(r))
+	}
+	guarded := at(160)
+	guarded.Guard = true
+	if result, err := r.CommitOffsets(t.Context(), []table.Commit{guarded}, true); err != nil || result.Staled != 1 || offsetOf(r) != 20 {
+		t.Errorf("%+v, %v", result, err)
+	}
+	if _, err := r.ResetOffsets(t.Context(), []table.Reset{{Topic: "T", Group: "G", Offset: -2}}); !errors.Is(err, entry.ErrOffset) {
+		t.Errorf("%v", err)
+	}
+	if epoch, err := r.ResetDelays(t.Context(), map[int32]int64{4: 0}); epoch != 1 || err != nil {
+		t.Errorf("%d, %v", epoch, err)
+	}
+	if _, err := r.ResetDelays(t.Context(), map[int32]int64{0: 0}); !errors.Is(err, entry.ErrOffset) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestT5_ClampAfterACut(t *testing.T) {
+	r := open(t, newDisk(t))
+	commit(t, r, at(100))
+	_, err := r.CommitOffsets(t.Context(), []table.Commit{at(130), {Topic: "T", Group: "New", Offset: 200}}, false)
+	must(t, err)
+	_, err = r.CommitDelays(t.Context(), map[int32]int64{1: 90})
+	must(t, err)
+	limit := func(topic string, queue int32) (int64, bool) {
+		return 70, topic == "T" || topic == table.ScheduleTopic && queue == 0
+	}
+	n, err := r.ClampOffsets(t.Context(), limit)
+	d, _ := r.Snapshot(entry.DelayOffsets).Delay(1)
+	must(t, r.saveCommits(t.Context()))
+	if q, _ := r.Offset("T", "New", 0); n != 3 || err != nil || offsetOf(r) != 70 || d.Offset != 70 || q.Offset != 70 {
+		t.Errorf("%d lowered, %v: %d, %+v", n, err, offsetOf(r), d)
+	}
+	again := reopen(t, r, memfs.OnlySynced)
+	if q, _ := again.Offset("T", "G", 0); q != (entry.QueueOffset{Epoch: 1, Offset: 70}) {
+		t.Errorf("after a crash: %+v", q)
+	}
+}
+
+func TestCommitsHaveABound(t *testing.T) {
+	r, err := Open(newDisk(t), "/c", Options{MaxPending: 10})
+	must(t, err)
+	defer r.Close()
+	for i := range int32(100) {
+		_, err := r.CommitOffsets(t.Context(), []table.Commit{{Topic: "T", Group: "G", Queue: i, Offset: 1}}, false)
+		must(t, err)
+		if n := r.pendingCommits(); n > 10 {
+			t.Fatalf("%d are pending", n)
+		}
+	}
+	if q := r.Snapshot(entry.ConsumerOffsets).Offsets("T", "G"); q.Len() < 90 {
+		t.Errorf("%d saved", q.Len())
+	}
+}
+
+// TestRunSavesInTime: commits after CommitInterval, files after SaveInterval, everything at the end; nothing is written when
+// nothing changes.
+func TestRunSavesInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newDisk(t)
+		r, err := Open(f, "/c", Options{})
+		must(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- r.Run(ctx) }()
+		_, err = r.CommitOffsets(ctx, []table.Commit{at(10)}, false)
+		must(t, err)
+		time.Sleep(200 * time.Millisecond) //nolint:forbidigo // synctest's clock
+		synctest.Wait()
+		if got := offsetOf(reopen(t, r, memfs.OnlySynced)); got != 10 {
+			t.Errorf("after 200 ms: %d", got)
+		}
+		if _, err := f.Stat("/c/consumerOffset.json"); err == nil {
+			t.Error("the file is written too early")
+		}
+		time.Sleep(5 * time.Second) //nolint:forbidigo // synctest's clock
+		synctest.Wait()
+		if s := r.State(entry.ConsumerOffsets); s.SavedVersion != s.Version || s.LastSave.IsZero() {
+			t.Errorf("after 5 s: %+v", s)
+		}
+		ops := f.Ops()
+		time.Sleep(time.Minute) //nolint:forbidigo // synctest's clock
+		synctest.Wait()
+		if f.Ops() != ops {
+			t.Errorf("%d operations in a minute without a change", f.Ops()-ops)
+		}
+		_, err = r.CommitOffsets(ctx, []table.Commit{at(11)}, false)
+		must(t, err)
+		cancel()
+		must(t, <-done)
+		if s := r.State(entry.ConsumerOffsets); offsetOf(reopen(t, r, memfs.OnlySynced)) != 11 || s.SavedVersion != s.Version {
+			t.Errorf("at the end: %+v", s)
+		}
+		must(t, r.Close())
+	})
+}
+
+// TestT15_NeverBackwardsUnderLoad: committers, resetters and readers at once, on a disk that is full now and then.
+func TestT15_NeverBackwardsUnderLoad(t *testing.T) {
+	f := newDisk(t)
+	r := open(t, f)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- r.Run(ctx) }()
+	var wg sync.WaitGroup
+	for n := range 6 {
+		wg.Go(func() {
+			rnd := rand.New(rand.NewPCG(uint64(n), 3))
+			var last entry.QueueOffset
+			for range 400 {
+				switch {
+				case n == 0 && rnd.IntN(20) == 0:
+					if _, err := r.ResetOffsets(ctx, []table.Reset{{Topic: "T", Group: "G", Offset: rnd.Int64N(50)}}); err != nil {
+						t.Error(err)
+					}
+				default:
+					if _, err := r.CommitOffsets(ctx, []table.Commit{at(rnd.Int64N(1000))}, rnd.IntN(4) == 0); err != nil {
+						t.Error(err)
+					}
+				}
+				q, _ := r.Offset("T", "G", 0)
+				if last.Join(q) != q {
+					t.Errorf("%+v after %+v", q, last)
+				}
+				last = q
+			}
+		})
+	}
+	wg.Wait()
+	cancel()
+	must(t, <-done)
+	q, _ := r.Offset("T", "G", 0)
+	if saved, _ := reopen(t, r, memfs.OnlySynced).Offset("T", "G", 0); saved != q || q.Epoch == 0 {
+		t.Errorf("%+v saved, %+v known", saved, q)
+	}
+}

@@ -1,0 +1,78 @@
+package table
+
+import (
+	"github.com/tandemlog/tandem/services/configsync/internal/table/entry"
+	"github.com/tandemlog/tandem/services/configsync/internal/table/ptree"
+)
+
+// MaxEntry bounds the bytes of an entry, and of what is beside the entries, so that it fits into a message.
+const MaxEntry = 1 << 20
+
+func tooLarge(key string, size int) error {
+	return entry.ErrField.WithField("value").With("key", key).WithMsg("an entry of %d bytes", size).WithRemedy("use at most %d", MaxEntry)
+}
+
+// Builder makes a table of entries that come from a file or another node. It is for one goroutine.
+type Builder struct {
+	table   Table
+	edit    *ptree.Editor[entry.Value]
+	scratch []byte
+}
+
+// NewBuilder begins an empty table.
+func NewBuilder(kind entry.Kind) *Builder {
+	return &Builder{table: Table{kind: kind}, edit: ptree.Tree[entry.Value]{}.Edit()}
+}
+
+// Add puts an entry in. A key may come once.
+func (b *Builder) Add(e Entry) error {
+	if e.Value.Kind() != b.table.kind {
+		return ErrKind.With("kind", b.table.kind).With("got", e.Value.Kind())
+	}
+	if err := entry.ValidateKey(b.table.kind, e.Key); err != nil {
+		return err
+	}
+	before := b.edit.Len()
+	b.put(e)
+	if len(b.scratch) > MaxEntry {
+		return tooLarge(e.Key, len(b.scratch))
+	}
+	if b.edit.Len() == before {
+		return ErrDuplicate.With("key", e.Key)
+	}
+	return nil
+}
+
+func (b *Builder) put(e Entry) {
+	var h uint64
+	h, b.scratch = entry.Hash(e.Key, e.Value, b.scratch)
+	b.table.sum += h
+	b.table.epoch = max(b.table.epoch, epochOf(e.Value))
+	b.edit.Put(ptree.Item[entry.Value]{Key: e.Key, Mark: e.Change, Value: e.Value})
+}
+
+func epochOf(v entry.Value) uint32 {
+	switch v := v.(type) {
+	case *entry.Offsets:
+		return v.Epoch()
+	case *entry.Delay:
+		return v.Epoch
+	}
+	return 0
+}
+
+// Table returns the table with a version. Deltas reach back to it and no further.
+func (b *Builder) Table(v entry.Version, form Form, unknown []entry.Field) *Table {
+	t := b.table
+	t.tree = b.edit.Tree()
+	t.version, t.form = v, form
+	for _, f := range unknown {
+		if f.Name == DerivedField {
+			t.derived = f.Raw
+		} else {
+			t.unknown = append(t.unknown, f)
+		}
+	}
+	t.floor, t.unknownMark = v.Counter, v.Counter
+	return &t
+}

@@ -1,0 +1,594 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	configsyncv1 "github.com/tandemlog/tandem/gen/tandem/configsync/v1"
+	"github.com/tandemlog/tandem/pkg/vfs/memfs"
+	"github.com/tandemlog/tandem/pkg/watermark"
+	"github.com/tandemlog/tandem/services/configsync/internal/registry"
+	"github.com/tandemlog/tandem/services/configsync/internal/role"
+	"github.com/tandemlog/tandem/services/configsync/internal/rpc"
+	"github.com/tandemlog/tandem/services/configsync/internal/rpc/offset"
+	"github.com/tandemlog/tandem/services/configsync/internal/storage"
+	"github.com/tandemlog/tandem/services/configsync/internal/syncer"
+	"github.com/tandemlog/tandem/services/configsync/internal/table"
+	"github.com/tandemlog/tandem/services/configsync/internal/table/entry"
+)
+
+// TestRandomSchedules runs three whole nodes, without sockets and on virtual time, through crashes at any step of saving, changes
+// of the master (told or not told), cut links, lost, broken and repeated answers. On no node does a table become poorer or an
+// offset go back without a reset, and in the end all have the same, with all that was answered as durable.
+func TestRandomSchedules(t *testing.T) {
+	t.Parallel()
+	count := scaled(250, 10000)
+	var all counts
+	for seed := range count {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, uint64(seed)) //nolint:gosec // small
+			w.run()
+			all.add(&w.counts)
+			if t.Failed() {
+				t.Logf("schedule %d:\n%s", seed, w.events.tail())
+			}
+		})
+		if t.Failed() {
+			t.FailNow()
+		}
+	}
+	t.Logf("%d schedules: %+v", count, all)
+	if all.Opened < count || all.Crashed < count/2 || all.Changes < 5*count || all.Unsure > all.Topics/2 {
+		t.Errorf("the schedules do not show what they should: %+v", all)
+	}
+}
+
+// counts say what the schedules were made of.
+type counts struct{ Opened, Crashed, InWrite, Changes, Topics, Unsure, Offsets int }
+
+func (c *counts) add(o *counts) {
+	c.Opened += o.Opened
+	c.Crashed += o.Crashed
+	c.InWrite += o.InWrite
+	c.Changes += o.Changes
+	c.Topics += o.Topics
+	c.Unsure += o.Unsure
+	c.Offsets += o.Offsets
+}
+
+// world is one schedule.
+type world struct {
+	t    *testing.T
+	seed uint64
+	net  *simNet
+
+	diceMu sync.Mutex
+	rnd    *rand.Rand
+
+	nodes [3]*simNode
+	epoch int64 // the last reign given out
+	top   int64 // the last that a table was seen with
+	owner map[int64]*simNode
+
+	acked   map[string]bool            // topics by name: true created, false deleted, as last answered
+	deleted map[string][]entry.Version // when they were deleted
+	unsure  map[string]bool            // nobody promises anything about these
+	offsets map[string]entry.QueueOffset
+	counts  counts
+	events  record
+}
+
+// simNode is a node's place: it outlives its processes.
+type simNode struct {
+	w    *world
+	id   int
+	fs   *memfs.FS
+	role *simRole
+	born int64                       // the last reign given out when its process began
+	seen map[entry.Kind]*table.Table // as last looked at
+
+	mu    sync.Mutex
+	live  *simParts
+	heard map[simHeard]bool
+	dead  atomic.Bool // it crashed in the middle of something
+	left  *memfs.FS   // what that left
+}
+
+// simPeers notes whom a node hears before it opens.
+type simPeers struct {
+	*syncer.Syncer
+	n *simNode
+}
+
+type simHeard struct {
+	epoch int64
+	addr  string
+}
+
+func (p *simPeers) Ask(ctx context.Context, addr string, opening bool) (syncer.Answer, error) {
+	a, err := p.Syncer.Ask(ctx, addr, opening)
+	if opening {
+		epoch := p.n.role.Role().Epoch
+		// A reign that had begun before a crash has its tables already: they count more than what is heard now.
+		begun := p.n.parts().registry.Snapshot(entry.Topics).Version().State >= epoch
+		p.n.mu.Lock()
+		defer p.n.mu.Unlock()
+		p.n.heard[simHeard{epoch, addr}] = err == nil && !begun
+	}
+	return a, err
+}
+
+func (p *simPeers) Pull(ctx context.Context, addr string, k entry.Kind) (*table.Table, error) {
+	t, err := p.Syncer.Pull(ctx, addr, k)
+	if err == nil && k == entry.Topics {
+		own := p.n.parts().registry.Snapshot(k)
+		p.n.w.note("pulled", "node", p.n.id, "from", addr, "theirs", t.Version().String(), "entries", t.Len(), "own", own.Version().String(), "own_entries", own.Len())
+	}
+	if _, _, lead := p.n.parts().role.Reign(); lead != nil && err != nil {
+		p.n.mu.Lock()
+		defer p.n.mu.Unlock()
+		p.n.heard[simHeard{p.n.role.Role().Epoch, addr}] = false
+	}
+	return t, err
+}
+
+// simParts are a running process.
+type simParts struct {
+	registry *registry.Registry
+	syncer   *syncer.Syncer
+	role     *role.Manager
+	sync     *rpc.Sync
+	topics   *rpc.Topic
+	offsets  *offset.Service
+	cancel   context.CancelFunc
+	done     sync.WaitGroup
+}
+
+// simRole is what a node's storage says.
+type simRole struct {
+	mu      sync.Mutex
+	role    storage.Role
+	changed *watermark.Mark
+}
+
+func (r *simRole) Role() storage.Role {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.role
+}
+
+func (r *simRole) Changed() *watermark.Mark { return r.changed }
+
+func (r *simRole) set(x storage.Role) {
+	r.mu.Lock()
+	r.role = x
+	r.mu.Unlock()
+	r.changed.Advance(r.changed.Load() + 1)
+}
+
+func newWorld(t *testing.T, seed uint64) *world {
+	w := &world{
+		t: t, seed: seed, rnd: rand.New(rand.NewPCG(seed, 1)), //nolint:gosec // by seed
+		owner: map[int64]*simNode{}, acked: map[string]bool{}, deleted: map[string][]entry.Version{}, unsure: map[string]bool{}, offsets: map[string]entry.QueueOffset{},
+	}
+	w.net = &simNet{w: w, streams: map[*simStream]bool{}, old: map[simKey][]*configsyncv1.FetchResponse{}}
+	for i := range w.nodes {
+		w.nodes[i] = &simNode{w: w, id: i, fs: memfs.New(), role: &simRole{changed: watermark.New(0)}, seen: map[entry.Kind]*table.Table{}, heard: map[simHeard]bool{}}
+	}
+	return w
+}
+
+// note writes down what happens.
+func (w *world) note(what string, args ...any) {
+	slog.New(slog.NewTextHandler(&w.events, nil)).With(args...).Info("event", slog.String("what", what))
+}
+
+// dice returns a number below n.
+func (w *world) dice(n int) int {
+	w.diceMu.Lock()
+	defer w.diceMu.Unlock()
+	return w.rnd.IntN(n)
+}
+
+func simAddr(i int) string { return fmt.Sprintf("node%d:1", i) }
+
+// start starts the node's process on what is left of its disk.
+func (n *simNode) start() {
+	p := &simParts{}
+	n.born = n.w.epoch
+	var err error
+	if p.registry, err = registry.Open(n.fs, "/config", registry.Options{}); err != nil {
+		n.w.t.Errorf("node %d: %v", n.id, err)
+		return
+	}
+	var peers []string
+	for i := range n.w.nodes {
+		if i != n.id {
+			peers = append(peers, simAddr(i))
+		}
+	}
+	log := slog.New(slog.NewTextHandler(&n.w.events, &slog.HandlerOptions{Level: slog.LevelDebug})).With("node", n.id)
+	dial := func(addr string) (configsyncv1.ConfigSyncServiceClient, error) {
+		for i := range n.w.nodes {
+			if simAddr(i) == addr {
+				return &simClient{n.w.net, n.id, i}, nil
+			}
+		}
+		return nil, errors.New("no such node")
+	}
+	p.syncer = syncer.New(syncer.Options{
+		Cluster: "c", BrokerName: "b", NodeID: int64(n.id), Address: simAddr(n.id), Peers: peers,
+		Epoch: func() int64 { return p.role.Floor() }, Log: log,
+	}, p.registry, dial)
+	p.role = role.New(role.Options{Address: simAddr(n.id), Peers: peers, StartWait: 3 * time.Second, Log: log}, n.role, p.registry, &simPeers{p.syncer, n}, p.syncer, nil)
+	p.sync = rpc.NewSync(rpc.Self{Cluster: "c", BrokerName: "b", NodeID: int64(n.id), Address: simAddr(n.id)}, p.registry, p.role, p.role)
+	p.topics = rpc.NewTopic(p.registry, p.role)
+	p.offsets = offset.New(p.registry, p.registry, p.role, nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	p.cancel = cancel
+	p.done.Go(func() { _ = p.registry.Run(ctx) }) // a disk that died with the node
+	p.done.Go(func() { _ = p.role.Run(ctx) })
+	n.mu.Lock()
+	n.live = p
+	n.mu.Unlock()
+	n.w.note("start", "node", n.id, "topics", p.registry.Snapshot(entry.Topics).Version().String(), "entries", p.registry.Snapshot(entry.Topics).Len())
+	n.look() // what it has after a crash
+}
+
+func (n *simNode) parts() *simParts {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.live
+}
+
+func (n *simNode) wasHeard(epoch int64, addr string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.heard[simHeard{epoch, addr}]
+}
+
+func (n *simNode) alive() bool { return n.parts() != nil && !n.dead.Load() }
+
+// crashSoon has the node crash at one of its next steps of writing.
+func (n *simNode) crashSoon() {
+	at := n.fs.Ops() + 1 + n.w.dice(12)
+	keep := []memfs.Keep{memfs.OnlySynced, memfs.All, memfs.Torn(uint32(n.w.dice(1 << 20)))}[n.w.dice(3)] //nolint:gosec // small
+	fs := n.fs
+	fs.SetHook(func(op memfs.Op) memfs.Action {
+		switch {
+		case n.dead.Load():
+			return memfs.FailBefore(nil)
+		case op.Kind.Mutates() && op.Seq >= at && n.dead.CompareAndSwap(false, true):
+			n.left = fs.CrashClone(keep)
+			return memfs.FailBefore(nil)
+		}
+		return memfs.Proceed
+	})
+}
+
+// kill ends the process; it is as if it had stopped at once.
+func (n *simNode) kill() {
+	p := n.parts()
+	if p == nil {
+		return
+	}
+	n.look()
+	n.w.counts.Crashed++
+	n.w.note("crash", "node", n.id)
+	if n.dead.CompareAndSwap(false, true) {
+		n.left = n.fs.CrashClone(memfs.All)
+	}
+	n.fs.SetHook(func(memfs.Op) memfs.Action { return memfs.FailBefore(nil) })
+	n.w.net.sever(func(from, to int) bool { return from == n.id || to == n.id })
+	p.cancel()
+	p.done.Wait()
+	_ = p.registry.Close() // on a dead disk
+	n.mu.Lock()
+	n.live = nil
+	n.mu.Unlock()
+	n.fs = n.left
+	n.fs.SetHook(nil)
+	n.dead.Store(false)
+}
+
+// look compares the node's tables with what they were.
+func (n *simNode) look() {
+	p := n.parts()
+	if p == nil || n.dead.Load() {
+		return
+	}
+	for _, k := range entry.Kinds() {
+		if err := p.registry.Whole(k); err != nil {
+			n.w.t.Errorf("node %d: %v", n.id, err)
+		}
+		now := p.registry.Snapshot(k)
+		if before := n.seen[k]; before != nil {
+			n.w.compare(n.id, before, now)
+		}
+		n.seen[k] = now
+	}
+}
+
+// compare fails the test where a table has become poorer.
+func (w *world) compare(id int, before, now *table.Table) {
+	for e := range before.Ascend("") {
+		next, ok := now.Get(e.Key)
+		switch v := e.Value.(type) {
+		case *entry.TopicConfig:
+			deleted := slices.ContainsFunc(w.deleted[e.Key], func(v entry.Version) bool { return v.Compare(before.Version()) > 0 })
+			if !ok && !w.unsure[e.Key] && !deleted {
+				w.t.Errorf("node %d has lost topic %s: %v, before %v", id, e.Key, now.Version(), before.Version())
+			}
+		case *entry.Offsets:
+			have, _ := next.Value.(*entry.Offsets)
+			for q := range v.All() {
+				if h, there := have.Get(q.Queue); !there || h.Join(q) != h {
+					w.t.Errorf("node %d: %s goes from %v to %v, %v, before %v", id, e.Key, q, h, now.Version(), before.Version())
+				}
+			}
+		}
+	}
+}
+
+// promote gives the next reign to a node. Others are told unless they are left in the dark.
+func (w *world) promote(to int, dark bool) {
+	w.epoch++
+	w.owner[w.epoch] = w.nodes[to]
+	w.note("promote", "node", to, "epoch", w.epoch, "dark", dark)
+	for i, n := range w.nodes {
+		if i != to && (!dark || !n.role.Role().Master) {
+			n.role.set(storage.Role{Epoch: w.epoch, Start: -1})
+		}
+	}
+	w.nodes[to].role.set(storage.Role{Master: true, Epoch: w.epoch, Start: -1})
+}
+
+// opened notes what a master that has stamped its tables with its reign does not know: that is unsure from now on, and must be
+// nobody's whom it heard.
+func (w *world) opened() {
+	for _, n := range w.nodes {
+		p := n.parts()
+		if p == nil || n.dead.Load() {
+			continue
+		}
+		has := p.registry.Snapshot(entry.Topics)
+		epoch := has.Version().State
+		if epoch <= w.top {
+			continue
+		}
+		master := w.owner[epoch]
+		w.top = epoch
+		w.counts.Opened++
+		for name, created := range w.acked {
+			if _, there := has.Get(name); there == created || w.unsure[name] {
+				continue
+			}
+			for i, o := range w.nodes {
+				other := o.parts()
+				if !created || i == master.id || other == nil || !master.wasHeard(epoch, simAddr(i)) {
+					continue
+				}
+				if _, theirs := other.registry.Snapshot(entry.Topics).Get(name); theirs {
+					w.t.Errorf("schedule %d: node %d opened reign %d without topic %s, which node %d has, and was heard", w.seed, master.id, epoch, name, i)
+				}
+			}
+			w.unsure[name] = true
+		}
+	}
+}
+
+// act does something on a node that leads.
+func (w *world) act(n *simNode) {
+	p := n.parts()
+	if p == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	epoch, _, err := p.role.Reign()
+	if err != nil {
+		return
+	}
+	w.counts.Changes++
+	name := fmt.Sprintf("Topic%d", w.dice(12))
+	switch w.dice(6) {
+	case 0, 1:
+		_, err = p.topics.CreateTopic(ctx, &configsyncv1.CreateTopicRequest{Topic: &configsyncv1.Topic{Name: name}})
+		w.answered(n, name, true, err, epoch)
+	case 2:
+		_, err = p.topics.DeleteTopic(ctx, &configsyncv1.DeleteTopicRequest{Name: name})
+		w.answered(n, name, false, err, epoch)
+	case 3, 4:
+		c := &configsyncv1.ConsumerOffset{Topic: name, Group: "G", Offset: int64(w.dice(1000))}
+		durable := w.dice(2) == 0
+		if _, err = p.offsets.Commit(ctx, &configsyncv1.CommitRequest{Offset: c, Durable: durable}); err == nil && durable {
+			w.holds(n, name)
+		}
+	case 5:
+		_, err = p.offsets.Reset(ctx, &configsyncv1.ResetRequest{
+			Topic: name, Group: "G", QueueId: new(int32), To: &configsyncv1.ResetRequest_Offset{Offset: int64(w.dice(1000))},
+		})
+		if err == nil {
+			w.holds(n, name)
+		}
+	}
+}
+
+// answered notes the answer to a change of a topic.
+func (w *world) answered(n *simNode, name string, created bool, err error, epoch int64) {
+	w.note("change", "node", n.id, "epoch", epoch, "topic", name, "created", created, "err", err, "version", n.parts().registry.Snapshot(entry.Topics).Version().String())
+	switch {
+	case n.dead.Load() || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, registry.ErrFaulted):
+		w.unsure[name] = true // it may have happened
+	case err != nil:
+	case epoch < w.top, n.born > epoch: // a master that is none any more, or has forgotten that it was told so
+		w.unsure[name] = true
+	default:
+		w.acked[name] = created
+		if !created {
+			w.deleted[name] = append(w.deleted[name], n.parts().registry.Snapshot(entry.Topics).Version())
+		}
+	}
+}
+
+// holds notes an offset that was answered as durable.
+func (w *world) holds(n *simNode, topic string) {
+	if q, ok := n.parts().registry.Offset(topic, "G", 0); ok && !n.dead.Load() {
+		key := entry.OffsetKey(topic, "G")
+		w.offsets[key] = w.offsets[key].Join(q)
+	}
+}
+
+// step does one thing.
+func (w *world) step() {
+	n := w.nodes[w.dice(3)]
+	switch w.dice(14) {
+	case 0:
+		if n.alive() {
+			n.crashSoon()
+		}
+	case 1:
+		n.kill()
+	case 2, 3:
+		w.promote(n.id, w.dice(3) == 0)
+	case 4:
+		to := w.dice(3)
+		w.net.mu.Lock()
+		w.net.cut[n.id][to] = !w.net.cut[n.id][to]
+		w.net.mu.Unlock()
+		w.net.sever(func(from, other int) bool { return from == n.id && other == to || from == to && other == n.id })
+	default:
+		for range 1 + w.dice(4) {
+			w.act(w.nodes[w.dice(3)])
+		}
+	}
+}
+
+func (w *world) run() {
+	for _, n := range w.nodes {
+		n.start()
+	}
+	w.begin()
+	for range 25 {
+		if w.t.Failed() {
+			break
+		}
+		w.pause(time.Duration(w.dice(2500)) * time.Millisecond)
+		w.step()
+	}
+	w.heal()
+	for range 120 {
+		w.pause(time.Second)
+		if w.equal() == "" || w.t.Failed() {
+			break
+		}
+	}
+	if why := w.equal(); why != "" {
+		w.t.Errorf("schedule %d: two minutes after everything is well: %s", w.seed, why)
+	}
+	w.check()
+	for _, n := range w.nodes {
+		n.kill()
+	}
+}
+
+// begin makes a first master and a topic that is never deleted: an empty table would be nobody's truth.
+func (w *world) begin() {
+	w.net.calm = true
+	w.promote(0, false)
+	w.pause(time.Second)
+	_, err := w.nodes[0].parts().topics.CreateTopic(context.Background(), &configsyncv1.CreateTopicRequest{Topic: &configsyncv1.Topic{Name: "Base"}})
+	w.answered(w.nodes[0], "Base", true, err, 1)
+	w.pause(2 * time.Second)
+	if why := w.equal(); why != "" || err != nil {
+		w.t.Errorf("at the beginning: %v, %s", err, why)
+	}
+	w.net.mu.Lock()
+	w.net.calm = false
+	w.net.mu.Unlock()
+}
+
+// pause lets time pass, and looks.
+func (w *world) pause(d time.Duration) {
+	const slice = 250 * time.Millisecond
+	for ; d > 0; d -= slice {
+		<-time.After(min(d, slice))
+		w.opened()
+		for _, n := range w.nodes {
+			if n.dead.Load() {
+				n.w.counts.InWrite++
+				n.kill()
+			}
+			n.look()
+			if n.parts() == nil && (w.net.calm || w.dice(8) == 0) {
+				n.start()
+			}
+		}
+	}
+}
+
+// heal makes everything well: the network, the disks, and who is master; in half of the schedules with a new reign.
+func (w *world) heal() {
+	w.net.mu.Lock()
+	w.net.calm, w.net.cut = true, [3][3]bool{}
+	w.net.mu.Unlock()
+	for _, n := range w.nodes {
+		if n.parts() == nil || n.dead.Load() || w.dice(3) == 0 {
+			n.kill()
+			n.start()
+		}
+	}
+	last := slices.IndexFunc(w.nodes[:], func(n *simNode) bool { r := n.role.Role(); return r.Master && r.Epoch == w.epoch })
+	if w.dice(2) == 0 || last < 0 {
+		w.promote(w.dice(3), false)
+		return
+	}
+	for i, n := range w.nodes {
+		if i != last {
+			n.role.set(storage.Role{Epoch: w.epoch, Start: -1})
+		}
+	}
+}
+
+// equal says what differs.
+func (w *world) equal() string {
+	for _, n := range w.nodes {
+		p := n.parts()
+		if p == nil {
+			return fmt.Sprintf("node %d is down", n.id)
+		}
+		for _, k := range entry.Kinds() {
+			a, b := w.nodes[0].parts().registry.Snapshot(k), p.registry.Snapshot(k)
+			if a.Sum() != b.Sum() || a.Version() != b.Version() {
+				return fmt.Sprintf("%v of node 0 at %v, of node %d at %v: %v", k, a.Version(), n.id, b.Version(), p.syncer.State(k))
+			}
+		}
+	}
+	return ""
+}
+
+// check holds what all have in the end against what was answered.
+func (w *world) check() {
+	r := w.nodes[0].parts().registry
+	w.counts.Topics, w.counts.Unsure, w.counts.Offsets = len(w.acked), len(w.unsure), len(w.offsets)
+	for name, created := range w.acked {
+		if _, there := r.Snapshot(entry.Topics).Get(name); there != created && !w.unsure[name] {
+			w.t.Errorf("schedule %d: topic %s: answered as created %v, there %v", w.seed, name, created, there)
+		}
+	}
+	for key, q := range w.offsets {
+		topic, group, _ := entry.SplitOffsetKey(key)
+		if have, ok := r.Snapshot(entry.ConsumerOffsets).Offset(topic, group, 0); !ok || have.Join(q) != have {
+			w.t.Errorf("schedule %d: %s: answered as durable %v, in the end %v", w.seed, key, q, have)
+		}
+	}
+}
