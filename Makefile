@@ -7,7 +7,7 @@ MAKEFLAGS   += --no-print-directory
 
 BIN      := bin
 TOOLS    := .bin
-SERVICES := storage tandemctl
+SERVICES := storage configsync ledger tandemctl
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  := -s -w -X main.version=$(VERSION)
 
@@ -32,7 +32,7 @@ demo: build ## The main job, start to end: a RocketMQ store replicated to two sl
 	@go run ./deploy/e2e/demo -bin $(BIN)
 
 .PHONY: interop
-interop: build ## Tandem beside the real RocketMQ 5.3.3 and 4.9.7, in both directions (Java 17, Maven; about 4 minutes).
+interop: build ## Tandem beside the real RocketMQ 5.3.3 and 4.9.7, in both directions (Java 17, Maven; about 6 minutes).
 	@go run ./deploy/e2e/interop -bin $(BIN)
 
 ROUNDS ?= 20
@@ -41,6 +41,19 @@ ROUNDS ?= 20
 torture: build ## Whole nodes killed, frozen, cut off and promoted under load; histories checked (ROUNDS=20 SEED=n).
 	@go run ./deploy/e2e/torture -bin $(BIN) -rounds $(ROUNDS) -seed $(or $(SEED),0)
 
+DURATION ?= 10m
+
+.PHONY: torture-ledger
+torture-ledger: build ## Whole ledgers killed, frozen, cut off and with a full disk under load; histories checked (DURATION=10m SEED=n).
+	@go run ./deploy/e2e/tortureledger -bin $(BIN) -duration $(DURATION) -seed $(or $(SEED),0)
+
+KILLS ?= 100
+
+.PHONY: failover
+failover: build ## How soon the next leader acknowledges after a kill -9, and what the return of a cut-off follower does (KILLS=100).
+	@go run ./deploy/e2e/tortureledger -bin $(BIN) -kills $(KILLS)
+	@go run ./deploy/e2e/tortureledger -bin $(BIN) -isolate 1m
+
 .PHONY: test
 test: ## All tests, with the race detector and, where mapped memory matters, without.
 	go test -race -shuffle=on -timeout 9m $(PKGS)
@@ -48,7 +61,7 @@ test: ## All tests, with the race detector and, where mapped memory matters, wit
 
 .PHONY: soak
 soak: ## The timing tests at full length (minutes instead of milliseconds).
-	TANDEM_SOAK=1 go test -count=1 -timeout 60m ./services/storage/...
+	TANDEM_SOAK=1 go test -count=1 -timeout 60m ./services/storage/... ./services/configsync/...
 
 .PHONY: fuzz
 fuzz: ## Each fuzz target for 30 s.
@@ -56,8 +69,8 @@ fuzz: ## Each fuzz target for 30 s.
 	  for f in $$(go test -list '^Fuzz' $$p | grep '^Fuzz' || true); do go test -run '^$$' -fuzz "^$$f$$" -fuzztime 30s $$p; done; done
 
 .PHONY: bench
-bench: ## The product beside the machine's limits, in one run, as ratios.
-	@go run ./deploy/e2e/bench
+bench: ## The product beside the machine's limits, Redis and RocketMQ, in one run, as ratios (ROWS=3,4 ROUNDS=5).
+	@go run ./deploy/e2e/bench -rows "$(ROWS)" $(if $(filter file,$(origin ROUNDS)),,-rounds $(ROUNDS))
 
 .PHONY: generate
 generate: $(BUF) ## Generate gen/ from proto/.
@@ -78,8 +91,9 @@ lint: $(BUF) $(LINT) ## Lint protos and code, and check that gen/ and go.mod are
 .PHONY: ci
 ci: lint test build ## What CI runs: lint, tests, builds, the demo, 20 rounds of torture, RocketMQ beside it (Java 17, Maven).
 	@go run ./deploy/e2e/demo -bin $(BIN)
-	go test ./deploy/e2e/interop ./deploy/e2e/torture
+	go test ./deploy/e2e/interop ./deploy/e2e/torture ./deploy/e2e/tortureledger
 	@go run ./deploy/e2e/torture -bin $(BIN)
+	@go run ./deploy/e2e/tortureledger -bin $(BIN) -duration 60s
 	@go run ./deploy/e2e/interop -bin $(BIN)
 
 .PHONY: images

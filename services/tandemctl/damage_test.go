@@ -97,7 +97,7 @@ func TestRepair(t *testing.T) {
 	ctl(t, "", "", "repair", s.Addr(), "--from", "peer:1").want(t, exitOK, "SOUND: nothing is damaged\n", "")
 	ctl(t, "", "", "repair", s.Addr(), "--from", "peer:1", "-o", "json").want(t, exitOK,
 		`{"repaired":"0","left":"0","changedBytes":"0","units":"0"}`+"\n", "")
-	for _, args := range [][]string{{"--range", "1-2"}, {"--from", "p:1", "--range", "5"}, {"--from", "p:1", "--range", "5-4"}, {"--from", "p:1", "--rate", "-1"}} {
+	for _, args := range [][]string{{"--from", s.Addr()}, {"--range", "1-2"}, {"--from", "p:1", "--range", "5"}, {"--from", "p:1", "--range", "5-4"}, {"--from", "p:1", "--rate", "-1"}} {
 		if r := ctl(t, "", "", append([]string{"repair", s.Addr()}, args...)...); r.code != exitUsage || r.err == "" {
 			t.Errorf("%q: %+v", args, r)
 		}

@@ -123,6 +123,13 @@ func explain(err error) (what string, next []string) {
 			next[i] = flagWords.Replace(next[i])
 		}
 	}
+	var ofLedger *ledgerError
+	if errors.As(err, &ofLedger) {
+		if e.Reason == client.ErrUnreachable.Reason && strings.Contains(what, "connection refused") {
+			next = nil // the advice below says it better
+		}
+		return what, append(next, ledgerAdvice(e)...)
+	}
 	if e.Reason == client.ErrOutcomeUnknown.Reason {
 		return what, []string{"look for it with `tandemctl get` before putting it again, or put with --resend and accept that it may be there twice"}
 	}

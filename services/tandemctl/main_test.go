@@ -33,9 +33,12 @@ func TestMain(m *testing.M) {
 // fakeStorage serves at the address of its configuration until SIGTERM. `broken` ends at once with a last word,
 // `stubborn` does not heed SIGTERM.
 func fakeStorage(how string) int {
-	if how == "broken" {
+	switch how {
+	case "broken":
 		fmt.Fprintln(os.Stderr, "storage: the port is taken")
 		return 3
+	case "ledger":
+		return fakeMember()
 	}
 	fs := flag.NewFlagSet("storage", flag.ContinueOnError)
 	name := fs.String("config", "", "")

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,26 +20,29 @@ import (
 
 // playFlags are those of playground.
 type playFlags struct {
-	slaves   int
-	acks     int
-	async    bool
-	dir      string
-	from     string
-	bin      string
-	ready    time.Duration
-	runsFor  time.Duration
-	fileSize int64
+	slaves    int
+	acks      int
+	async     bool
+	dir       string
+	from      string
+	bin       string
+	ledger    bool
+	ledgerBin string
+	ready     time.Duration
+	runsFor   time.Duration
+	fileSize  int64
 }
 
 func (a *app) playgroundCommand() *cobra.Command {
 	var f playFlags
 	cmd := &cobra.Command{
 		Use:   "playground",
-		Short: "Start a master and slaves on this machine and say what to try",
+		Short: "Start a master and slaves, or a ledger's group, on this machine and say what to try",
 		Long: "Start a master and its slaves as child processes on free loopback ports, wait until they are in sync, and\n" +
-			"print their addresses and what to try. Ctrl-C stops all; the data stays where the last line says.\n" +
-			"The same --dir again goes on with its data.",
+			"print their addresses and what to try; with --ledger a ledger's group of three nodes instead. Ctrl-C stops all;\n" +
+			"the data stays where the last line says. The same --dir again goes on with its data.",
 		Example: "  tandemctl playground\n" +
+			"  tandemctl playground --ledger\n" +
 			"  tandemctl playground --slaves 3 --acks 2 --dir ./play\n" +
 			"  tandemctl playground --from /opt/rocketmq/store",
 		Args: noArgs,
@@ -50,8 +54,10 @@ func (a *app) playgroundCommand() *cobra.Command {
 	fs.BoolVar(&f.async, "async", false, "an async master: PUT_OK waits for no slave")
 	fs.StringVar(&f.dir, "dir", "", "`folder` for data, configs and logs; empty: a new one among the temporary files")
 	fs.StringVar(&f.from, "from", "", "begin with a copy of this `store` folder that RocketMQ (or Tandem) wrote")
+	fs.BoolVar(&f.ledger, "ledger", false, "a ledger's group of three nodes instead of storages")
+	fs.StringVar(&f.ledgerBin, "ledger-bin", "", "the ledger `binary`; empty: beside tandemctl, or in PATH")
 	fs.StringVar(&f.bin, "storage-bin", "", "the storage `binary`; empty: beside tandemctl, or in PATH")
-	fs.DurationVar(&f.ready, "ready-timeout", time.Minute, "longest `time` until the slaves are in sync")
+	fs.DurationVar(&f.ready, "ready-timeout", time.Minute, "longest `time` until the nodes are in sync")
 	fs.DurationVar(&f.runsFor, "for", 0, "stop after this `time`; 0: at Ctrl-C")
 	fs.Int64Var(&f.fileSize, "file-size", 64<<20, "`bytes` of a log file where none exists yet")
 	return cmd
@@ -65,6 +71,10 @@ func (f *playFlags) check() error {
 		return usagef("--acks %d is not within 1 and the %d slaves", f.acks, f.slaves)
 	case f.fileSize < 4096:
 		return usagef("--file-size %d is below 4096", f.fileSize)
+	case f.ledger && f.fileSize%ledgerFileUnit != 0:
+		return usagef("--file-size %d is not a multiple of %d", f.fileSize, ledgerFileUnit)
+	case f.ledger && (f.from != "" || f.async):
+		return usagef("--from and --async are about storages: they do not go with --ledger")
 	}
 	return checkStore(f.from)
 }
@@ -73,7 +83,7 @@ func (a *app) playground(ctx context.Context, f *playFlags) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	bin, err := storageBinary(f.bin)
+	bin, err := f.binary()
 	if err != nil {
 		return err
 	}
@@ -116,6 +126,9 @@ func (p *playground) leave() {
 	if p.f.async {
 		how += " --async"
 	}
+	if p.f.ledger {
+		how = "--ledger"
+	}
 	sayf(p.a.out, "  again:  %s playground %s --dir %s\n  away:   cd %s && rm -r %s\n", p.a.name(), how, dir, dir, names)
 }
 
@@ -146,27 +159,36 @@ func claim(dir string) (io.Closer, error) {
 	return lock, nil
 }
 
-// storageBinary finds the binary to start.
-func storageBinary(name string) (string, error) {
+// binary finds the binary to start.
+func (f *playFlags) binary() (string, error) {
+	if f.ledger {
+		return serviceBinary("ledger", f.ledgerBin)
+	}
+	return serviceBinary("storage", f.bin)
+}
+
+// serviceBinary finds a service's binary; name is what its flag says.
+func serviceBinary(service, name string) (string, error) {
 	if name != "" {
 		if path, err := exec.LookPath(name); err == nil {
 			return filepath.Abs(path)
 		}
-		return "", usagef("--storage-bin %s is no executable file", name)
+		return "", usagef("--%s-bin %s is no executable file", service, name)
 	}
 	self, err := os.Executable()
 	if err != nil {
 		return "", fmt.Errorf("find out where tandemctl is: %w", err)
 	}
-	beside := filepath.Join(filepath.Dir(self), "storage")
+	beside := filepath.Join(filepath.Dir(self), service)
 	if path, err := exec.LookPath(beside); err == nil {
 		return path, nil
 	}
-	if path, err := exec.LookPath("storage"); err == nil {
+	if path, err := exec.LookPath(service); err == nil {
 		return filepath.Abs(path)
 	}
-	return "", errdefs.Newf(errdefs.NotFound, "NO_STORAGE_BINARY", "there is no `storage` binary beside tandemctl (%s) nor in PATH", filepath.Dir(self)).
-		WithRemedy("build it with `make build`, or name it with --storage-bin")
+	reason := "NO_" + strings.ToUpper(service) + "_BINARY"
+	return "", errdefs.Newf(errdefs.NotFound, reason, "there is no `%s` binary beside tandemctl (%s) nor in PATH", service, filepath.Dir(self)).
+		WithRemedy("build it with `make build`, or name it with --%s-bin", service)
 }
 
 // play starts all nodes and returns when ctx or --for ends, or a node will not start.
@@ -176,9 +198,13 @@ func (p *playground) play(ctx context.Context) error {
 			return err
 		}
 	}
-	sayf(p.a.errOut, "starting a master and %s in %s\n", plural(len(p.nodes)-1, "slave"), p.f.dir)
+	what, await, introduce := fmt.Sprintf("a master and %s", plural(len(p.nodes)-1, "slave")), p.awaitSync, p.introduce
+	if p.f.ledger {
+		what, await, introduce = plural(len(p.nodes), "node"), p.awaitGroup, p.introduceGroup
+	}
+	sayf(p.a.errOut, "starting %s in %s\n", what, p.f.dir)
 	ready, cancel := context.WithTimeout(ctx, p.f.ready)
-	err := p.awaitSync(ready)
+	err := await(ready)
 	cancel()
 	if ctx.Err() != nil {
 		return nil // Ctrl-C is how it ends
@@ -186,7 +212,7 @@ func (p *playground) play(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.introduce()
+	introduce()
 	if p.f.runsFor > 0 {
 		var end context.CancelFunc
 		ctx, end = context.WithTimeout(ctx, p.f.runsFor)

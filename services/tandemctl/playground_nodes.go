@@ -22,7 +22,7 @@ import (
 // stopBudget is what a node gets to stop before it is killed; above the storage's own shutdownTimeout.
 const stopBudget = 25 * time.Second
 
-// playground is a master, nodes[0], and its slaves.
+// playground is a master, nodes[0], and its slaves; or the members of a ledger's group.
 type playground struct {
 	a     *app
 	f     *playFlags
@@ -98,8 +98,16 @@ func (p *playground) configOf(n *playNode) ([]byte, error) {
 	return yaml.Marshal(c)
 }
 
-// prepare makes folders, copies the store to begin with, chooses ports and writes a configuration for each node.
+// prepare makes all that the nodes need to start.
 func (p *playground) prepare() error {
+	if p.f.ledger {
+		return p.prepareGroup()
+	}
+	return p.prepareStorages()
+}
+
+// prepareStorages makes folders, copies the store to begin with, chooses ports and writes a configuration for each node.
+func (p *playground) prepareStorages() error {
 	ports, err := freePorts(3 * (p.f.slaves + 1))
 	if err != nil {
 		return err
@@ -176,7 +184,7 @@ func (p *playground) start(n *playNode) error {
 	// A group of its own: Ctrl-C reaches tandemctl only, which stops the nodes in order; should it be killed they stop as well.
 	n.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := n.cmd.Start(); err != nil {
-		return errdefs.Newf(errdefs.Internal, "START_FAILED", "cannot start %s", p.bin).Wrap(err).WithRemedy("name another storage binary with --storage-bin")
+		return errdefs.Newf(errdefs.Internal, "START_FAILED", "cannot start %s", p.bin).Wrap(err).WithRemedy("name another binary with --storage-bin or --ledger-bin")
 	}
 	n.pid, n.done = n.cmd.Process.Pid, make(chan struct{})
 	go func() {
@@ -191,7 +199,7 @@ func (p *playground) start(n *playNode) error {
 func childEnv(env []string) []string {
 	var out []string
 	for _, kv := range env {
-		if !strings.HasPrefix(kv, "TANDEM_STORAGE_") {
+		if !strings.HasPrefix(kv, "TANDEM_STORAGE_") && !strings.HasPrefix(kv, "TANDEM_LEDGER_") {
 			out = append(out, kv)
 		}
 	}

@@ -211,7 +211,7 @@ func TestStorageBinaryIsMissing(t *testing.T) {
 	if r.code != exitFailed || !strings.Contains(r.err, "make build") {
 		t.Errorf("%+v", r)
 	}
-	if _, err := storageBinary(""); errors.Is(err, exec.ErrNotFound) {
+	if _, err := serviceBinary("storage", ""); errors.Is(err, exec.ErrNotFound) {
 		t.Errorf("a bare error: %v", err)
 	}
 }

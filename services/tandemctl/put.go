@@ -363,9 +363,16 @@ func (t *tally) end(err error) error {
 		}
 		say(t.a.out)
 	}
-	bad := t.total - t.counts[client.StatusOK]
-	if err != nil || bad == 0 {
+	if err != nil {
 		return err
+	}
+	return t.verdict()
+}
+
+// verdict tells what each status but PUT_OK means, and is an error where there is one.
+func (t *tally) verdict() error {
+	if t.total == t.counts[client.StatusOK] {
+		return nil
 	}
 	for _, st := range slices.Sorted(mapKeys(t.counts)) {
 		if st != client.StatusOK {

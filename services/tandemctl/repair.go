@@ -73,6 +73,9 @@ func (a *app) repair(ctx context.Context, f *repairFlags, n *client.Admin) error
 	if err != nil {
 		return err
 	}
+	if f.source == n.Address() {
+		return usagef("--from %s is the node to be repaired: name another one", f.source)
+	}
 	p := a.scrubProgress(f.progress)
 	var sum *storagev1.RepairSummary
 	req := &storagev1.RepairRequest{Source: f.source, FromOffset: from, ToOffset: to, DryRun: f.dryRun, BytesPerSecond: f.rate}

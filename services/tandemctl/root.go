@@ -32,10 +32,12 @@ type app struct {
 	hurry       chan struct{} // closed when the user will not wait for an orderly end
 	self        string        // how this program was started; empty: tandemctl
 
-	addr    []string
-	timeout time.Duration
-	output  string
-	tls     grpcx.TLS
+	addr []string
+	// ledgerAddr is --addr of the ledger's commands.
+	ledgerAddr []string
+	timeout    time.Duration
+	output     string
+	tls        grpcx.TLS
 	// maxMessage bounds a gRPC message in either direction, bytes.
 	maxMessage byteSize
 }
@@ -75,7 +77,7 @@ func (a *app) root() *cobra.Command {
 	a.globalFlags(root)
 	root.AddCommand(a.putCommand(), a.getCommand(), a.tailCommand(), a.statusCommand(), a.verifyCommand(),
 		a.queuesCommand(), a.flushCommand(), a.rangeCommand(), a.promoteCommand(),
-		a.demoteCommand(), a.rollbackCommand(), a.scrubCommand(), a.repairCommand(), a.playgroundCommand())
+		a.demoteCommand(), a.rollbackCommand(), a.scrubCommand(), a.repairCommand(), a.benchCommand(), a.ledgerCommand(), a.playgroundCommand())
 	return root
 }
 

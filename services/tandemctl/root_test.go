@@ -17,7 +17,7 @@ func TestUsageErrors(t *testing.T) {
 		want string
 	}{
 		{"stauts", `there is no command "stauts"; did you mean "status"?`},
-		{"xyzzy-plugh", `there is no command "xyzzy-plugh"; there are completion, demote, flush, get, playground, promote, put, queues, range, repair, rollback, scrub, status, tail, verify`},
+		{"xyzzy-plugh", `there is no command "xyzzy-plugh"; there are bench, completion, demote, flush, get, ledger, playground, promote, put, queues, range, repair, rollback, scrub, status, tail, verify`},
 		{"put --topc t x", "tandemctl put has no flag --topc; did you mean --topic?"},
 		{"status --zzzzzzzz", "tandemctl status has no flag --zzzzzzzz; see tandemctl status --help"},
 		{"status -z", "tandemctl status has no flag -z; see tandemctl status --help"},

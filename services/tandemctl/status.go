@@ -121,12 +121,16 @@ func (a *app) watch(ctx context.Context, interval time.Duration) error {
 
 // draw shows one picture: over the last one in place, else below it.
 func (a *app) draw(views []view, inPlace bool, interval time.Duration) error {
+	return a.drawWith(inPlace, interval, func(w io.Writer, now time.Time) error { return a.show(w, views, now) })
+}
+
+func (a *app) drawWith(inPlace bool, interval time.Duration, show func(w io.Writer, now time.Time) error) error {
 	var b bytes.Buffer
 	now := time.Now()
 	if !a.json() {
 		sayf(&b, "%s, every %v; Ctrl-C ends\n\n", now.UTC().Format("15:04:05 UTC"), interval)
 	}
-	if err := a.show(&b, views, now); err != nil {
+	if err := show(&b, now); err != nil {
 		return err
 	}
 	out := b.Bytes()
@@ -257,11 +261,17 @@ func (p page) node(v view) {
 	}
 	sayf(w, "%s  %s/%d  %s%s  (cluster %s, tandem %s%s)\n", v.addr, s.GetBrokerName(), s.GetNodeId(),
 		client.RoleName(s.GetRole()), state, s.GetCluster(), s.GetVersion(), uptime(s, p.now))
-	if r := s.GetReason(); r != "" && r != "SLAVE" { // that a slave takes no puts is no news
+	u := s.GetUpstream()
+	linked := u.GetAddress() != ""
+	switch r := s.GetReason(); {
+	case r == "SLAVE" && !linked && u.GetReason() != "": // it has found nobody yet
+		p.reason(u.GetReason(), u.GetRemedy())
+	case r == "", r == "SLAVE", linked && r == u.GetReason(): // that a slave takes no puts is no news
+	default:
 		p.reason(r, s.GetRemedy())
 	}
 	showLog(w, s)
-	if u := s.GetUpstream(); u.GetAddress() != "" {
+	if linked {
 		p.upstream(u)
 	}
 	if s.GetRole() != storagev1.Role_ROLE_SLAVE || len(s.GetSlaves()) > 0 {
@@ -270,8 +280,41 @@ func (p page) node(v view) {
 	p.losses(v.addr, s)
 }
 
+// damage tells what the node serves around.
+func (p page) damage(addr string, d *storagev1.KnownDamage) {
+	if d == nil {
+		return
+	}
+	var what, where []string
+	for _, n := range []struct {
+		n   int64
+		one string
+	}{{d.GetRecords(), "damaged record"}, {d.GetUnits(), "wrong queue unit"}} {
+		if n.n > 0 {
+			what = append(what, plural(int(n.n), n.one))
+		}
+	}
+	for i, place := range d.GetPlaces() {
+		text := fmt.Sprintf("%d to %d", place.GetFromOffset(), place.GetToOffset())
+		if u := place.GetUnit(); u != "" {
+			text = u
+		}
+		if more := d.GetRecords() + d.GetUnits() - int64(len(d.GetPlaces())); more > 0 && i == len(d.GetPlaces())/2 {
+			where = append(where, fmt.Sprintf("%d more", more))
+		}
+		where = append(where, text+" ("+place.GetFoundBy()+")")
+	}
+	p.reason(strings.Join(what, ", ")+": "+strings.Join(where, ", "), fmt.Sprintf("`%[1]s repair %[2]s --from PEER` takes the bytes of another node; "+
+		"`%[1]s scrub %[2]s` looks for more", p.ctl, addr))
+}
+
 // losses tells what the log lacks, or may lack.
 func (p page) losses(addr string, s *client.NodeStatus) {
+	p.damage(addr, s.GetDamage())
+	if free := s.GetDiskFree(); free > 0 && free < s.GetFileSize() {
+		p.reason(fmt.Sprintf("the disk has no room for another log file (%s): puts answer DISK_FULL once the last one is full", sizeText(s.GetFileSize())),
+			"free some space on it, or enlarge it")
+	}
 	if !s.GetWhole() && s.GetWatermarks().GetWrittenOffset() > 0 {
 		p.reason("the log may lack what it once had: the machine went down, files were damaged, or it is new",
 			"a slave gets them from its master; until then do not make this node the master by force")

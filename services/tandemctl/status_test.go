@@ -27,7 +27,11 @@ func TestStatusTable(t *testing.T) {
 			{NodeId: 1, Address: "10.0.0.2:5000", State: storagev1.LinkState_LINK_STATE_IN_SYNC, InSync: true, AckedOffset: 5000, LastReport: timestamppb.New(now.Add(-1500 * time.Millisecond))},
 			{NodeId: -1, Legacy: true, Address: "10.0.0.3:5000", State: storagev1.LinkState_LINK_STATE_STALLED, AckedOffset: 100, LagBytes: 4900, Lag: durationpb.New(40 * time.Second), Reason: "NO_REPORT", Remedy: "look at its disk"},
 		},
+		FileSize:  4 << 30,
 		Rollbacks: []*storagev1.Rollback{{FromOffset: 10, ToOffset: 20, Epoch: 1, Size: 10}},
+		Damage: &storagev1.KnownDamage{Records: 1, Units: 2, Places: []*storagev1.DamagedPlace{
+			{FromOffset: 100, ToOffset: 200, FoundBy: "recovery"}, {FromOffset: 300, ToOffset: 400, Unit: "t/1 unit 7", FoundBy: "scrub"},
+		}},
 	}
 	slave := &client.NodeStatus{
 		Cluster: "c", BrokerName: "broker-a", NodeId: 1, Role: storagev1.Role_ROLE_SLAVE, Version: "1.2.3", Reason: "SLAVE", Remedy: "put to the master",
@@ -55,6 +59,11 @@ func TestStatusTable(t *testing.T) {
   in sync 1, required 1
   ! slave -1: NO_REPORT
     -> look at its disk
+  ! 1 damaged record, 2 wrong queue units: 100 to 200 (recovery), 1 more, t/1 unit 7 (scrub)
+    -> ` + "`tandemctl repair 10.0.0.1:10911 --from PEER` takes the bytes of another node;\n       `tandemctl scrub 10.0.0.1:10911` looks for more" + `
+  ! the disk has no room for another log file (4.0 GiB): puts answer DISK_FULL once the last one is
+    full
+    -> free some space on it, or enlarge it
   ! cut from this log and kept: 10 to 20, by epoch 1, 10 B under rollback/
     -> ` + "`tandemctl rollback list --addr 10.0.0.1:10911` lists what is kept;\n       `tandemctl rollback --help` says more" + `
 
@@ -73,6 +82,26 @@ func TestStatusTable(t *testing.T) {
 `
 	if b.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", b.String(), want)
+	}
+}
+
+// A slave that follows nobody says why, once.
+func TestStatusOfALonelySlave(t *testing.T) {
+	for name, s := range map[string]*client.NodeStatus{
+		"since its start": {Reason: "NO_OPEN_MASTER", Remedy: "start it", Upstream: &storagev1.UpstreamStatus{Reason: "NO_OPEN_MASTER", Remedy: "start it"}},
+		"another reason":  {Reason: "SLAVE", Remedy: "put to the master", Upstream: &storagev1.UpstreamStatus{Reason: "NO_OPEN_MASTER", Remedy: "start it"}},
+		"since its link ended": {Reason: "NO_OPEN_MASTER", Remedy: "start it", Upstream: &storagev1.UpstreamStatus{
+			Address: "10.0.0.1:10911", State: storagev1.LinkState_LINK_STATE_DISCONNECTED, Reason: "NO_OPEN_MASTER", Remedy: "start it",
+		}},
+	} {
+		s.Role, s.Whole = storagev1.Role_ROLE_SLAVE, true
+		var b bytes.Buffer
+		if err := (&app{output: "table"}).show(&b, []view{{addr: "10.0.0.2:10911", status: s}}, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Count(b.String(), "! NO_OPEN_MASTER\n    -> start it\n") != 1 || strings.Contains(b.String(), "SLAVE\n") {
+			t.Errorf("%s:\n%s", name, b.String())
+		}
 	}
 }
 

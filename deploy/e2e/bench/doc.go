@@ -1,23 +1,39 @@
-// Command bench measures the product beside what the machine can do, and prints ratios.
+// Command bench measures the product beside what the machine can do, and beside others, and prints ratios.
 //
 //	make bench               all rows
 //	make bench ROWS=3,4      some
-//	go run ./deploy/e2e/bench -rounds 9 -congestion reno
+//	make bench ROUNDS=1      to try something
+//	go run ./deploy/e2e/bench -congestion reno
 //
 // A shared or virtual machine is faster or slower from one minute to the next, so only what was measured in the same round
-// is compared. A round measures every probe once, one after the other; a row is computed within each round, and its line
-// has the median of the rounds, the least and the greatest.
+// is compared. A round measures every probe of its part once, one after the other; a row is computed within each round, and
+// its line has the median of the rounds, the least and the greatest.
 //
-//	round:  plain stream, streams of the product ... ping-pong, puts at c = 1, 64, 512 ... puts with 1 to 8 slaves
+//	inside:   plain stream, streams of the product ... ping-pong, puts at c = 1, 64, 512 ... puts with 1 to 8 slaves
+//	outside:  clients at c = 1, 64, 512: PutStream, unary Put, a call that does nothing, Redis, RocketMQ
 //
-// Master, slaves and the ends of the limits are processes of services/storage/internal/benchmark, which is built first and
-// told what to do over its standard input. Puts are calls in the master's process: what a client and gRPC cost is not in
-// them. All goes over loopback, with the same congestion control for product and limits. Streams go to files on a disk
-// (-disk), about 1 GiB each, removed after each measurement; puts to files in memory (-mem), so that nine logs do not share
-// one disk.
+// c is how many are under way at a time: callers that each wait for their own put before the next one, or on a PutStream one
+// sender that goes on while there are less than c without an outcome.
 //
-// The second table has the numbers behind the ratios and what they cost all processes in CPU, which says more than a rate on
-// a machine that others use too. -profile keeps the profiles of the first round.
+// Inside, master, slaves and the ends of the limits are processes of services/storage/internal/benchmark, which is built first
+// and told what to do over its standard input. Puts are calls in the master's process: what a client and gRPC cost is not in
+// them. Streams go to files on a disk (-disk), about 1 GiB each, removed after each measurement; puts to files in memory
+// (-mem), so that nine logs do not share one disk.
+//
+// Outside, a sync master and its slave are the storage's own binary with files in memory, and this process is the client. So
+// are those that they stand beside, each confirmed by its replica from memory:
+//
+//	Redis       SET and WAIT 1. A connection that waits takes no further command, so that c under way are c connections; beside
+//	            that, as the most that one connection can do, c SETs before one WAIT, again and again
+//	RocketMQ    5.3.3 with inSyncReplicas=2, else it waits for no slave; its own client, in a JVM of its own, with a thread for
+//	            each caller; all JVMs with the default collector and compiler, warm
+//
+// What is not installed is not measured, and its rows say so. RocketMQ's idle JVMs take about a twentieth of two CPUs while the
+// others of their part are measured.
+//
+// All goes over loopback, with the same congestion control for product and limits. The second table has the numbers behind the
+// ratios and what they cost all processes in CPU, which says more than a rate on a machine that others use too. -profile keeps
+// the profiles of the first round, of this process and of storages too.
 //
 // A new row is a line in rows.go, what it measures one in probes.go.
 package main

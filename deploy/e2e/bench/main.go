@@ -14,6 +14,9 @@ import (
 	"time"
 )
 
+// leastRounds are those from which a median is believed.
+const leastRounds = 5
+
 // settings are the flags.
 type settings struct {
 	rows       string
@@ -26,9 +29,22 @@ type settings struct {
 }
 
 func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := start(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func start(ctx context.Context, args []string) error {
+	if len(args) == 2 && args[0] == noopVerb {
+		return serveNoop(ctx, args[1])
+	}
 	var s settings
-	flag.StringVar(&s.rows, "rows", os.Getenv("ROWS"), "rows to measure, as 3,4; empty: all (default $ROWS)")
-	flag.IntVar(&s.rounds, "rounds", 5, "interleaved rounds")
+	flag.StringVar(&s.rows, "rows", "", "rows to measure, as 3,4; empty: all")
+	flag.IntVar(&s.rounds, "rounds", leastRounds, "interleaved rounds; fewer than the default only to try something")
 	flag.DurationVar(&s.time, "time", 500*time.Millisecond, "length of one measurement of puts or of a limit")
 	flag.IntVar(&s.streamMiB, "stream-mib", 960, "MiB of one catch-up stream, at most 1000")
 	flag.StringVar(&s.disk, "disk", os.TempDir(), "folder for the files of streams")
@@ -36,13 +52,7 @@ func main() {
 	flag.StringVar(&s.congestion, "congestion", "", "congestion control of product and limits; empty: the system's")
 	flag.StringVar(&s.profile, "profile", "", "folder for CPU profiles of the first round")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := run(ctx, s)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
+	return run(ctx, s)
 }
 
 // memory is a folder in memory where the system has one with room for the logs of a round.
@@ -73,30 +83,62 @@ func run(ctx context.Context, s settings) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
-	needed := probesOf(chosen)
-	var rounds []round
 	began := time.Now()
-	for i := range s.rounds {
-		fmt.Fprintf(os.Stderr, "\rround %d of %d ", i+1, s.rounds)
-		got, err := r.round(ctx, needed)
-		if err != nil {
-			return err
-		}
-		rounds = append(rounds, got)
-		r.profile = "" // the first round's is enough
+	needed, rounds, missing, err := measure(ctx, r, probesOf(chosen))
+	if err != nil {
+		return err
 	}
-	fmt.Fprint(os.Stderr, "\r                    \r")
-	fmt.Printf("%s, %d rounds in %.0f s\n\n%s\n%s", machine(s), s.rounds, time.Since(began).Seconds(),
-		table(chosen, rounds), measured(needed, rounds))
+	few := ""
+	if s.rounds < leastRounds {
+		few = fmt.Sprintf(" (a median counts from %d on)", leastRounds)
+	}
+	fmt.Printf("%s, %d rounds%s in %.0f s\n\n%s\n%s", machine(s), s.rounds, few, time.Since(began).Seconds(),
+		table(chosen, rounds, missing), measured(needed, rounds))
 	return nil
 }
 
-// build makes the helper in dir.
-func build(ctx context.Context, dir string) (string, error) {
-	bin := filepath.Join(dir, "benchmark")
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "github.com/tandemlog/tandem/services/storage/internal/benchmark").CombinedOutput()
+// measure returns the probes that could be measured, their rounds, and why the others could not.
+func measure(ctx context.Context, r *rig, needed []probe) (able []probe, rounds []round, missing map[string]string, err error) {
+	missing, asked := map[string]string{}, map[part]string{}
+	for _, p := range needed {
+		why, ok := asked[p.part]
+		if !ok {
+			why = r.missing(ctx, p.part)
+			asked[p.part] = why
+		}
+		if why != "" {
+			missing[p.name] = why
+		} else {
+			able = append(able, p)
+		}
+	}
+	for range r.rounds {
+		rounds = append(rounds, round{})
+	}
+	profile := r.profile
+	for n, probes := range parts(able) {
+		r.profile = profile
+		for i, got := range rounds {
+			if len(probes) == 0 {
+				break
+			}
+			fmt.Fprintf(os.Stderr, "\rpart %d, round %d of %d ", n+1, i+1, r.rounds)
+			if err := r.round(ctx, probes, got); err != nil {
+				return nil, nil, nil, err
+			}
+			r.profile = "" // the first round's is enough
+		}
+	}
+	fmt.Fprint(os.Stderr, "\r                            \r")
+	return able, rounds, missing, nil
+}
+
+// build makes a program of services/ in dir.
+func build(ctx context.Context, dir, program string) (string, error) {
+	bin := filepath.Join(dir, filepath.Base(program))
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "github.com/tandemlog/tandem/services/"+program).CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("build the benchmark: %w\n%s", err, strings.TrimSpace(string(out)))
+		return "", fmt.Errorf("build %s: %w\n%s", program, err, strings.TrimSpace(string(out)))
 	}
 	return bin, nil
 }

@@ -4,14 +4,62 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"slices"
-	"strings"
+
+	"github.com/tandemlog/tandem/deploy/e2e/rocketmq"
 )
 
 // probe measures one thing; what it returns has names as "MB/s".
 type probe struct {
 	name string
 	run  func(ctx context.Context, r *rig, name string) (map[string]float64, error)
+	part part
+}
+
+// part says what a probe runs. Those that are inside have rounds of their own, as nothing else runs then, not even idle.
+type part int
+
+const (
+	inside         part = iota // master and slaves without clients
+	outside                    // whole storages
+	besideRedis                // Redis, if it is there
+	besideRocketMQ             // RocketMQ, if it is there
+)
+
+// parts splits probes by their rounds.
+func parts(all []probe) [][]probe {
+	var in, out []probe
+	for _, p := range all {
+		if p.part == inside {
+			in = append(in, p)
+		} else {
+			out = append(out, p)
+		}
+	}
+	return [][]probe{in, out}
+}
+
+// missing returns why probes of a part cannot be measured here, or "".
+func (r *rig) missing(ctx context.Context, p part) string {
+	switch p {
+	case besideRedis:
+		if _, err := exec.LookPath("redis-server"); err != nil {
+			return "redis-server is not installed"
+		}
+	case besideRocketMQ:
+		err := rocketmq.Installed()
+		if err == nil && r.rocketmq == nil {
+			r.rocketmq, err = rocketmq.Resolve(ctx, r.disk, rocketVersion)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			return "RocketMQ " + rocketVersion + " cannot be run here, as said above"
+		}
+	default:
+	}
+	return ""
 }
 
 // round is what the probes of one round returned, by their names.
@@ -26,22 +74,35 @@ const (
 // probes are all measurements in the order of a round.
 func probes() []probe {
 	return []probe{
-		{"plain stream", limitOf("stream")},
-		{"stream, 32 KiB frames, file in cache", catchUp(32<<10, plainFrame, true)},
-		{"stream, granted frames, file in cache", catchUp(32<<10, grantedFrame, true)},
-		{"stream, 32 KiB frames", catchUp(32<<10, plainFrame, false)},
-		{"stream, granted frames", catchUp(32<<10, grantedFrame, false)},
-		{"stream of 1 KiB, granted frames, file in cache", catchUp(1<<10, grantedFrame, true)},
-		{"stream of 1 KiB, granted frames", catchUp(1<<10, grantedFrame, false)},
-		{"ping-pong", limitOf("ping")},
-		{"sync put, c=1", put(1, 1, 1)},
-		{"sync put, c=64", put(1, 64, 1)},
-		{"sync put, c=512", put(1, 512, 1)},
-		{"async put, c=512", put(1, 512, 0)},
-		{"put to 2 slaves", put(2, 64, 2)},
-		{"put to 4 slaves", put(4, 64, 4)},
-		{"put to 8 slaves", put(8, 64, 8)},
-		{"allocations", allocations},
+		{"plain stream", limitOf("stream"), inside},
+		{"stream, 32 KiB frames, file in cache", catchUp(32<<10, plainFrame, true), inside},
+		{"stream, granted frames, file in cache", catchUp(32<<10, grantedFrame, true), inside},
+		{"stream, 32 KiB frames", catchUp(32<<10, plainFrame, false), inside},
+		{"stream, granted frames", catchUp(32<<10, grantedFrame, false), inside},
+		{"stream of 1 KiB, granted frames, file in cache", catchUp(1<<10, grantedFrame, true), inside},
+		{"stream of 1 KiB, granted frames", catchUp(1<<10, grantedFrame, false), inside},
+		{"ping-pong", limitOf("ping"), inside},
+		{"sync put, c=1", put(1, 1, 1), inside},
+		{"sync put, c=64", put(1, 64, 1), inside},
+		{"sync put, c=512", put(1, 512, 1), inside},
+		{"async put, c=512", put(1, 512, 0), inside},
+		{"put to 2 slaves", put(2, 64, 2), inside},
+		{"put to 4 slaves", put(4, 64, 4), inside},
+		{"put to 8 slaves", put(8, 64, 8), inside},
+		{"allocations", allocations, inside},
+		{"stream put, c=1", streamPut(1, 1), outside},
+		{"stream put, c=64", streamPut(64, 1), outside},
+		{"stream put, c=512", streamPut(512, 1), outside},
+		{"async stream put, c=512", streamPut(512, 0), outside},
+		{"unary put, c=1", unaryPut(1), outside},
+		{"unary put, c=64", unaryPut(64), outside},
+		{"no-op call, c=64", noopCalls(64), outside},
+		{"Redis SET+WAIT, c=64", redisPut(64), besideRedis},
+		{"Redis SET+WAIT, c=512", redisPut(512), besideRedis},
+		{"Redis 64 SETs + WAIT", redisGathered(64), besideRedis},
+		{"Redis 512 SETs + WAIT", redisGathered(512), besideRedis},
+		{"RocketMQ send, c=1", rocketPut(1), besideRocketMQ},
+		{"RocketMQ send, c=64", rocketPut(64), besideRocketMQ},
 	}
 }
 
@@ -56,7 +117,7 @@ func probesOf(chosen []row) []probe {
 func limitOf(verb string) func(context.Context, *rig, string) (map[string]float64, error) {
 	return func(_ context.Context, r *rig, name string) (map[string]float64, error) {
 		var a answer
-		cpu, err := r.watched(name, map[string]*worker{"sender": r.sender, "receiver": r.receiver}, func() (err error) {
+		cpu, err := r.watched(name, map[string]process{"sender": r.sender, "receiver": r.receiver}, func() (err error) {
 			a, err = r.sender.do("%s addr=%s time=%s congestion=%s", verb, r.reach, r.time, r.congestion)
 			return err
 		})
@@ -66,6 +127,9 @@ func limitOf(verb string) func(context.Context, *rig, string) (map[string]float6
 
 // withCPU adds what all processes together spent, for each GB or each thing that was done.
 func withCPU(a answer, cpu float64) map[string]float64 {
+	if a.Number == nil { // nothing was measured
+		return nil
+	}
 	if gb := a.Number["GB"]; gb > 0 {
 		a.Number["cpu s/GB"] = cpu / gb
 	} else {
@@ -93,7 +157,7 @@ func catchUp(body, frame int, touched bool) func(context.Context, *rig, string) 
 		}
 		defer func() { err = errors.Join(err, s.end()) }()
 		var a answer
-		cpu, err := r.watched(name, map[string]*worker{"master": src.worker, "slave": s}, func() error {
+		cpu, err := r.watched(name, map[string]process{"master": src.worker, "slave": s}, func() error {
 			if err := join(src.worker, src.addr, s, 0, 0, frame, r.congestion); err != nil {
 				return err
 			}
@@ -112,7 +176,7 @@ func put(slaves, callers, acks int) func(context.Context, *rig, string) (map[str
 			return nil, err
 		}
 		var a answer
-		all := map[string]*worker{"master": c.master}
+		all := map[string]process{"master": c.master}
 		for i, s := range c.slaves[:slaves] {
 			all[fmt.Sprint("slave", i+1)] = s.worker
 		}
@@ -148,14 +212,4 @@ func allocations(ctx context.Context, r *rig, _ string) (map[string]float64, err
 		"master, per put":    a.Number["allocs"],
 		"slave, per message": (after.Number["mallocs"] - before.Number["mallocs"]) / count,
 	}, err
-}
-
-// fileName is a name without what file names should not have.
-func fileName(s string) string {
-	return strings.Map(func(c rune) rune {
-		if strings.ContainsRune(", =/", c) {
-			return '_'
-		}
-		return c
-	}, fmt.Sprint(s))
 }

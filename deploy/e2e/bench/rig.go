@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/tandemlog/tandem/deploy/e2e/rocketmq"
 )
 
 const (
@@ -27,6 +29,15 @@ type rig struct {
 
 	sources map[int]*source // of streams, by the size of a body
 	puts    *cluster        // of this round
+
+	// Whole services, and what their clients need. Those of the product are this round's, others the run's.
+	storageBin string
+	pair       *pair
+	redis      *redis
+	rocketmq   *rocketmq.RocketMQ
+	rocket     *rocket
+	children   int // started so far
+	port       int // next one to try
 }
 
 // source is a master whose log is complete.
@@ -50,7 +61,10 @@ func newRig(ctx context.Context, s settings) (_ *rig, err error) {
 	if r.mem, err = os.MkdirTemp(s.mem, "tandem-bench-"); err != nil {
 		return nil, err
 	}
-	if r.bin, err = build(ctx, r.disk); err != nil {
+	if r.bin, err = build(ctx, r.disk, "storage/internal/benchmark"); err != nil {
+		return nil, err
+	}
+	if r.storageBin, err = build(ctx, r.disk, "storage"); err != nil {
 		return nil, err
 	}
 	if r.receiver, err = startWorker(ctx, r.bin); err != nil {
@@ -75,29 +89,33 @@ func (r *rig) close() error {
 	for _, s := range r.sources {
 		errs = append(errs, s.end())
 	}
+	r.redis.end()
+	r.rocket.end()
 	return errors.Join(append(errs, os.RemoveAll(r.disk), os.RemoveAll(r.mem))...)
 }
 
-// round measures each probe once.
-func (r *rig) round(ctx context.Context, probes []probe) (round, error) {
-	got := round{}
+// round measures each probe once and adds what it found to got.
+func (r *rig) round(ctx context.Context, probes []probe, got round) error {
 	for _, p := range probes {
 		n, err := p.run(ctx, r, p.name)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("%s: %w", p.name, err), r.endRound())
+			return errors.Join(fmt.Errorf("%s: %w", p.name, err), r.endRound())
 		}
 		got[p.name] = n
 	}
-	return got, r.endRound()
+	return r.endRound()
 }
 
 func (r *rig) endRound() error {
-	if r.puts == nil {
-		return nil
+	var errs []error
+	if r.puts != nil {
+		errs = append(errs, r.puts.end())
 	}
-	err := r.puts.end()
-	r.puts = nil
-	return err
+	if r.pair != nil {
+		errs = append(errs, r.pair.end(r.mem))
+	}
+	r.puts, r.pair = nil, nil
+	return errors.Join(errs...)
 }
 
 // open starts a process on a new folder below dir.
@@ -136,33 +154,4 @@ func (r *rig) source(ctx context.Context, body int) (*source, error) {
 	a, err = w.do("fill body=%d bytes=%d", body, bytes)
 	s.last, s.messages = int(a.Number["end"]), a.Number["messages"]
 	return s, err
-}
-
-// watched runs f and returns the seconds of CPU that the processes, which are named, spent meanwhile. It takes their CPU
-// profiles if these are asked for.
-func (r *rig) watched(name string, of map[string]*worker, f func() error) (cpu float64, err error) {
-	for who, w := range of {
-		a, err := w.do("spent")
-		if err != nil {
-			return 0, err
-		}
-		cpu -= a.Number["cpu"]
-		if r.profile == "" {
-			continue
-		}
-		if _, err := w.do("profile path=%s", filepath.Join(r.profile, fileName(name+"-"+who)+".prof")); err != nil {
-			return 0, err
-		}
-	}
-	err = f()
-	for _, w := range of {
-		if r.profile != "" {
-			_, perr := w.do("profile")
-			err = errors.Join(err, perr)
-		}
-		a, serr := w.do("spent")
-		cpu += a.Number["cpu"]
-		err = errors.Join(err, serr)
-	}
-	return cpu, err
 }

@@ -47,7 +47,7 @@ func rows() []row {
 	)
 	stream := func(probe string) formula { return over(figure{probe, "MB/s"}, figure{limit, "MB/s"}) }
 	put := func(a, b, name string) formula { return over(figure{a, name}, figure{b, name}) }
-	return []row{
+	return append([]row{
 		{"1", "catch-up to a slave, 32 KiB frames / plain stream", stream("stream, 32 KiB frames, file in cache"), atLeast(0.8)},
 		{"1", "the same, granted 256 KiB frames", stream("stream, granted frames, file in cache"), atLeast(1)},
 		{"1", "the same, records of 1 KiB", stream("stream of 1 KiB, granted frames, file in cache"), goal{}},
@@ -60,6 +60,7 @@ func rows() []row {
 		{"4", "sync put c=64, p99 / ping-pong p99", put(sync64, ping, "p99 us"), atMost(3)},
 		{"5", "sync puts c=512 in the time of a ping-pong", within(figure{sync512, "per second"}, figure{ping, "p50 us"}), atLeast(60)},
 		{"6", "sync / async puts, c=512, in the master's process", put(sync512, "async put, c=512", "per second"), atLeast(0.8)},
+		{"6", "the same from a client process, by PutStream", put("stream put, c=512", "async stream put, c=512", "per second"), atLeast(0.8)},
 		{"8", "rate with 2 slaves that all ack / with 1, c=64", put(slaves2, sync64, "per second"), atLeast(0.7)},
 		{"8", "with 4", put(slaves4, sync64, "per second"), atLeast(0.5)},
 		{"8", "with 8", put(slave8, sync64, "per second"), atLeast(0.28)},
@@ -68,6 +69,29 @@ func rows() []row {
 		{"8", "bytes to 8 slaves / to 1", scaled(put(slave8, sync64, "per second"), 8), atLeast(1.8)},
 		{"19", "allocations of the master, a sync put", only(figure{"allocations", "master, per put"}), atMost(1)},
 		{"19", "allocations of the slave, a message", only(figure{"allocations", "slave, per message"}), atMost(0.01)},
+	}, besides()...)
+}
+
+// besides are the lines of clients, and of what they are compared with.
+func besides() []row {
+	const (
+		stream1, stream64, stream512 = "stream put, c=1", "stream put, c=64", "stream put, c=512"
+		unary1, unary64              = "unary put, c=1", "unary put, c=64"
+		rocket1, rocket64            = "RocketMQ send, c=1", "RocketMQ send, c=64"
+	)
+	rate := func(a, b string) formula { return over(figure{a, "per second"}, figure{b, "per second"}) }
+	p50 := func(a, b string) formula { return over(figure{a, "p50 us"}, figure{b, "p50 us"}) }
+	return []row{
+		{"7", "PutStream from a client process / Redis SET+WAIT on 64 connections, c=64", rate(stream64, "Redis SET+WAIT, c=64"), atLeast(2)},
+		{"7", "the same, c=512", rate(stream512, "Redis SET+WAIT, c=512"), atLeast(2)},
+		{"7", "PutStream / Redis with 64 SETs before each WAIT on one connection, c=64", rate(stream64, "Redis 64 SETs + WAIT"), goal{}},
+		{"7", "the same, c=512", rate(stream512, "Redis 512 SETs + WAIT"), goal{}},
+		{"15", "unary Put / a call that does nothing, c=64", rate(unary64, "no-op call, c=64"), atLeast(0.7)},
+		{"rmq", "PutStream / RocketMQ " + rocketVersion + " with a slave, messages a second, c=64", rate(stream64, rocket64), atLeast(10)},
+		{"rmq", "the same, p50, c=1", p50(stream1, rocket1), atMost(0.5)},
+		{"rmq", "unary Put / RocketMQ, messages a second, c=64", rate(unary64, rocket64), atLeast(2.2)},
+		{"rmq", "the same, p50, c=1", p50(unary1, rocket1), atMost(0.8)},
+		{"rmq", "a call that does nothing / RocketMQ, messages a second, c=64", rate("no-op call, c=64", rocket64), goal{}},
 	}
 }
 

@@ -40,12 +40,16 @@ func short(v float64) string {
 	return fmt.Sprintf("%.4f", v)
 }
 
-// table returns the lines of the rows.
-func table(chosen []row, rounds []round) string {
+// table returns the lines of the rows. missing has the reason why a probe could not be measured.
+func table(chosen []row, rounds []round, missing map[string]string) string {
 	var b strings.Builder
 	fmt.Fprintln(&b, "| row | what | ratio (min..max) | goal | met |")
 	fmt.Fprintln(&b, "|---|---|---|---|---|")
 	for _, r := range chosen {
+		if why := r.value.lacks(missing); why != "" {
+			fmt.Fprintf(&b, "| %s | %s | not measured: %s | %s | - |\n", r.id, r.what, why, cmp.Or(r.goal.text, "-"))
+			continue
+		}
 		s := spreadOf(rounds, r.value.of)
 		met := "-"
 		if r.goal.met != nil {
@@ -57,6 +61,16 @@ func table(chosen []row, rounds []round) string {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", r.id, r.what, s, cmp.Or(r.goal.text, "-"), met)
 	}
 	return b.String()
+}
+
+// lacks returns why the formula cannot be computed, or "".
+func (f formula) lacks(missing map[string]string) string {
+	for _, name := range f.needs {
+		if why := missing[name]; why != "" {
+			return why
+		}
+	}
+	return ""
 }
 
 // measured returns the table of what the probes found.

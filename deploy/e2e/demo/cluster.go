@@ -1,68 +1,98 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
-	"syscall"
 	"time"
 
-	"github.com/tandemlog/tandem/pkg/grpcx"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
+	configsyncv1 "github.com/tandemlog/tandem/gen/tandem/configsync/v1"
+	ledgerv1 "github.com/tandemlog/tandem/gen/tandem/ledger/v1"
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
+	"github.com/tandemlog/tandem/pkg/grpcx"
 )
 
-// nodes runs storages.
+// nodes runs units by their names.
 type nodes interface {
-	start(name string) error
-	kill(name string) error // -9
+	start(names ...string) error
+	stop(names ...string) error // SIGTERM, and waits
+	kill(names ...string) error // -9
 	stopAll()
 }
 
-// cluster is the nodes and the connections to them.
+// cluster is the units and the connections to them.
 type cluster struct {
 	nodes
-	dir   string // a folder a node
-	names []string
-	addrs map[string]string
-	conns map[string]*grpc.ClientConn
+	names   []string // storages
+	configs []string // the config sync nodes beside them
+	ledgers []string
+	units   map[string]*unit
+	conns   map[string]*grpc.ClientConn
 }
 
-func newCluster(bin, compose, dir string, names []string) (*cluster, error) {
-	c := &cluster{dir: dir, names: names, addrs: map[string]string{}, conns: map[string]*grpc.ClientConn{}}
-	for _, n := range names {
-		if err := os.MkdirAll(c.folder(n), 0o755); err != nil {
+func newCluster(bin, compose, dir string) (*cluster, error) {
+	c := &cluster{
+		names: []string{"master", "slave1", "slave2"}, ledgers: []string{"ledger0", "ledger1", "ledger2"},
+		units: map[string]*unit{}, conns: map[string]*grpc.ClientConn{},
+	}
+	for _, n := range c.names {
+		c.configs = append(c.configs, configOf(n))
+		if err := errors.Join(c.add(n, "storage", filepath.Join(dir, n)), c.add(configOf(n), "configsync", filepath.Join(dir, n))); err != nil {
 			return nil, err
 		}
-		port, err := freePort()
-		if err != nil {
-			return nil, err
-		}
-		c.addrs[n] = fmt.Sprintf("127.0.0.1:%d", port)
-		if c.conns[n], err = grpcx.Dial(c.addrs[n], grpcx.ClientOptions{}); err != nil {
+	}
+	for _, n := range c.ledgers {
+		if err := c.add(n, "ledger", filepath.Join(dir, n)); err != nil {
 			return nil, err
 		}
 	}
 	if compose != "" {
-		c.nodes = &containers{file: compose, dir: dir, addrs: c.addrs}
+		c.nodes = &containers{file: compose, units: c.units}
 		return c, nil
 	}
-	p, err := newProcesses(bin, dir, names, c.addrs)
+	p, err := newProcesses(bin, dir, c)
 	c.nodes = p
 	return c, err
 }
 
-func (c *cluster) folder(name string) string { return filepath.Join(c.dir, name) }
+// configOf is the config sync node beside a storage.
+func configOf(storage string) string { return "config-" + storage }
 
-func (c *cluster) stop() {
+// add makes a unit's folder, gives it ports and connects to it.
+func (c *cluster) add(name, binary, folder string) error {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	u := &unit{name: name, binary: binary, folder: folder}
+	for _, addr := range []*string{&u.addr, &u.debug} {
+		port, err := freePort()
+		if err != nil {
+			return err
+		}
+		*addr = fmt.Sprintf("127.0.0.1:%d", port)
+	}
+	// One that comes back must not have to wait for the pause after the last failure to connect.
+	soon := grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.3, MaxDelay: 200 * time.Millisecond},
+		MinConnectTimeout: time.Second,
+	})
+	conn, err := grpcx.Dial(u.addr, grpcx.ClientOptions{Extra: []grpc.DialOption{soon}})
+	c.units[name], c.conns[name] = u, conn
+	return err
+}
+
+func (c *cluster) folder(name string) string { return c.units[name].folder }
+
+func (c *cluster) addr(name string) string { return c.units[name].addr }
+
+func (c *cluster) stopEverything() {
 	for _, conn := range c.conns {
 		_ = conn.Close() // nothing is sent any more
 	}
@@ -77,26 +107,63 @@ func (c *cluster) message(name string) storagev1.MessageServiceClient {
 	return storagev1.NewMessageServiceClient(c.conns[name])
 }
 
-// await asks name for its status until ok says yes; ok also gets every answer to show progress.
-func (c *cluster) await(ctx context.Context, name, what string, ok func(*storagev1.StatusResponse) bool) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+func (c *cluster) offsets(name string) configsyncv1.OffsetServiceClient {
+	return configsyncv1.NewOffsetServiceClient(c.conns[name])
+}
+
+// patience is how long whatever is awaited may take on a busy machine.
+const patience = 30 * time.Second
+
+// await asks for a status until ok says yes; ok also gets every answer to show progress.
+func await[T fmt.Stringer](ctx context.Context, what string, ask func(context.Context) (T, error), ok func(T) bool) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
+	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	var last *storagev1.StatusResponse
+	var last T
+	var failed error
 	for {
-		st, err := c.admin(name).Status(ctx, &storagev1.StatusRequest{}, grpc.WaitForReady(true))
+		st, err := ask(ctx)
 		if err == nil {
 			if last = st; ok(st) {
-				return nil
+				return st, nil
 			}
+		} else {
+			failed = err
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%s: %s did not happen within 30 s (%w); last status: %v", name, what, ctx.Err(), last)
+			return last, fmt.Errorf("%s did not happen within %v; last status: %v; last error: %w", what, patience, last, errors.Join(failed, ctx.Err()))
 		}
 	}
+}
+
+// await waits for a storage's status.
+func (c *cluster) await(ctx context.Context, name, what string, ok func(*storagev1.StatusResponse) bool) error {
+	_, err := await(ctx, name+": "+what, func(ctx context.Context) (*storagev1.StatusResponse, error) {
+		return c.admin(name).Status(ctx, &storagev1.StatusRequest{})
+	}, ok)
+	return err
+}
+
+// awaitConfig waits for a config sync node's status.
+func (c *cluster) awaitConfig(ctx context.Context, name, what string, ok func(*configsyncv1.StatusResponse) bool) error {
+	_, err := await(ctx, name+": "+what, func(ctx context.Context) (*configsyncv1.StatusResponse, error) {
+		return configsyncv1.NewConfigAdminServiceClient(c.conns[name]).Status(ctx, &configsyncv1.StatusRequest{})
+	}, ok)
+	return err
+}
+
+func (c *cluster) ledgerAdmin(name string) ledgerv1.LedgerAdminServiceClient {
+	return ledgerv1.NewLedgerAdminServiceClient(c.conns[name])
+}
+
+// awaitLedger waits for a ledger's status.
+func (c *cluster) awaitLedger(ctx context.Context, name, what string, ok func(*ledgerv1.StatusResponse) bool) (*ledgerv1.StatusResponse, error) {
+	return await(ctx, name+": "+what, func(ctx context.Context) (*ledgerv1.StatusResponse, error) {
+		return c.ledgerAdmin(name).Status(ctx, &ledgerv1.StatusRequest{})
+	}, ok)
 }
 
 // Ports are taken from here: above the well-known ones, below those that the kernel gives to outgoing connections, so that
@@ -118,122 +185,4 @@ func freePort() (int, error) {
 		}
 	}
 	return 0, errors.New("no free port")
-}
-
-// processes are nodes as processes on loopback.
-type processes struct {
-	bin, dir string
-	running  map[string]*exec.Cmd
-}
-
-func newProcesses(bin, dir string, names []string, addrs map[string]string) (*processes, error) {
-	p := &processes{bin: filepath.Join(bin, "storage"), dir: dir, running: map[string]*exec.Cmd{}}
-	if _, err := os.Stat(p.bin); err != nil {
-		return nil, fmt.Errorf("no storage binary: %w; run make build", err)
-	}
-	var peers []string
-	for _, n := range names {
-		peers = append(peers, addrs[n])
-	}
-	for i, n := range names {
-		role := "SLAVE"
-		if i == 0 {
-			role = "SYNC_MASTER"
-		}
-		ha, err := freePort()
-		if err != nil {
-			return nil, err
-		}
-		debug, err := freePort()
-		if err != nil {
-			return nil, err
-		}
-		text := fmt.Sprintf(`brokerClusterName: demo
-brokerName: broker-a
-brokerId: %d
-brokerRole: %s
-storePathRootDir: %s
-listen: %s
-haListen: 127.0.0.1:%d
-ha:
-  peers: [%s]
-  required: 1
-telemetry:
-  debugListen: 127.0.0.1:%d
-`, i, role, filepath.Join(dir, n), addrs[n], ha, strings.Join(peers, ", "), debug)
-		if err := os.WriteFile(p.config(n), []byte(text), 0o600); err != nil {
-			return nil, err
-		}
-	}
-	return p, nil
-}
-
-func (p *processes) config(name string) string { return filepath.Join(p.dir, name+".yaml") }
-
-func (p *processes) start(name string) error {
-	log, err := os.OpenFile(filepath.Join(p.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()                                     //nolint:errcheck // the child has its own descriptor
-	cmd := exec.Command(p.bin, "-config", p.config(name)) //nolint:noctx // it is killed by name
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	p.running[name] = cmd
-	return nil
-}
-
-func (p *processes) kill(name string) error {
-	cmd := p.running[name]
-	delete(p.running, name)
-	if err := cmd.Process.Kill(); err != nil {
-		return err
-	}
-	_ = cmd.Wait() // killed
-	return nil
-}
-
-func (p *processes) stopAll() {
-	for _, cmd := range p.running {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // it may be gone already
-	}
-	for _, cmd := range p.running {
-		_ = cmd.Wait()
-	}
-}
-
-// containers are the nodes of a compose file.
-type containers struct {
-	file, dir string
-	addrs     map[string]string
-}
-
-func (d *containers) compose(args ...string) error {
-	cmd := exec.Command("docker", append([]string{"compose", "-f", d.file}, args...)...) //nolint:noctx // short
-	cmd.Env = append(os.Environ(), fmt.Sprintf("TANDEM_UID=%d", os.Getuid()), fmt.Sprintf("TANDEM_GID=%d", os.Getgid()))
-	for name, addr := range d.addrs {
-		_, port, _ := net.SplitHostPort(addr)
-		key := "TANDEM_" + strings.ToUpper(name)
-		// Debug port 0: any free one.
-		cmd.Env = append(cmd.Env, key+"_PORT="+port, key+"_DEBUG_PORT=0", key+"_DATA="+filepath.Join(d.dir, name))
-	}
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("docker compose %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(out.String()))
-	}
-	return nil
-}
-
-func (d *containers) start(name string) error { return d.compose("up", "-d", "--no-deps", name) }
-
-func (d *containers) kill(name string) error { return d.compose("kill", "-s", "KILL", name) }
-
-func (d *containers) stopAll() {
-	if err := d.compose("down", "-v", "-t", "20"); err != nil {
-		fmt.Fprintln(os.Stderr, "demo:", err)
-	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strconv"
@@ -15,19 +16,19 @@ import (
 // topic is where the demo's own messages go.
 const topic = "TandemDemo"
 
-// ledger remembers every message that was sent and what the cluster said.
-type ledger struct {
+// book remembers every message that was sent and what the cluster said.
+type book struct {
 	mu       sync.Mutex
 	statuses map[string]int
 	ok       map[int]*storagev1.PutResult // PUT_OK, by number
 	unknown  map[int]bool                 // not answered PUT_OK: the message may be there or not
 }
 
-func newLedger() *ledger {
-	return &ledger{statuses: map[string]int{}, ok: map[int]*storagev1.PutResult{}, unknown: map[int]bool{}}
+func newBook() *book {
+	return &book{statuses: map[string]int{}, ok: map[int]*storagev1.PutResult{}, unknown: map[int]bool{}}
 }
 
-func (l *ledger) note(n int, r *storagev1.PutResult, err error) {
+func (l *book) note(n int, r *storagev1.PutResult, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -43,14 +44,14 @@ func (l *ledger) note(n int, r *storagev1.PutResult, err error) {
 	}
 }
 
-func (l *ledger) acknowledged() int {
+func (l *book) acknowledged() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.ok)
 }
 
 // takeStatuses returns the statuses since the last call.
-func (l *ledger) takeStatuses() string {
+func (l *book) takeStatuses() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []string
@@ -77,7 +78,7 @@ const workers = 8
 
 var nextNumber atomic.Int64
 
-func startLoad(ctx context.Context, c storagev1.MessageServiceClient, l *ledger) *load {
+func startLoad(ctx context.Context, c storagev1.MessageServiceClient, l *book) *load {
 	ctx, cancel := context.WithCancel(ctx)
 	ld := &load{cancel: cancel}
 	for range workers {
@@ -119,6 +120,15 @@ func putOne(ctx context.Context, c storagev1.MessageServiceClient, n int) (*stor
 }
 
 func body(n int) []byte { return fmt.Appendf(nil, "message %d %s", n, strings.Repeat("x", 180)) }
+
+// messageNumber is the number of the message whose body this is.
+func messageNumber(b []byte) (int, error) {
+	var n int
+	if _, err := fmt.Sscanf(string(b), "message %d", &n); err != nil || !bytes.Equal(b, body(n)) {
+		return 0, fmt.Errorf("a body that nobody sent: %.40q", b)
+	}
+	return n, nil
+}
 
 func (l *load) stop() {
 	l.cancel()

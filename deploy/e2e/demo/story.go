@@ -18,7 +18,9 @@ type story struct {
 	golden  string // the unpacked archive: what RocketMQ wrote, never changed
 	taken   int64  // end of RocketMQ's part of the log
 	end     int64  // end of the log at the end
-	sent    *ledger
+	sent    *book
+	leads   string // the master: a storage's name
+	reader  *consumer
 }
 
 func (s *story) takeOver(ctx context.Context) error {
@@ -27,7 +29,7 @@ func (s *story) takeOver(ctx context.Context) error {
 		return err
 	}
 	for _, n := range s.cluster.names {
-		if err := s.cluster.start(n); err != nil {
+		if err := s.cluster.start(n, configOf(n)); err != nil {
 			return err
 		}
 	}
@@ -41,9 +43,9 @@ func (s *story) takeOver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	say("master %s took over RocketMQ's folder: %s in files of %s", s.cluster.addrs["master"], size(s.taken), size(files))
-	say("slaves  %s and %s start empty", s.cluster.addrs["slave1"], s.cluster.addrs["slave2"])
-	return nil
+	say("master %s took over RocketMQ's folder: %s in files of %s", s.cluster.addr("master"), size(s.taken), size(files))
+	say("slaves  %s and %s start empty", s.cluster.addr("slave1"), s.cluster.addr("slave2"))
+	return s.takeOverTables(ctx)
 }
 
 func (s *story) transfer(ctx context.Context) error {
@@ -145,14 +147,14 @@ func (s *story) during(ctx context.Context, what string) error {
 }
 
 func (s *story) inSync(ctx context.Context, slaves int32) error {
-	return s.cluster.await(ctx, "master", fmt.Sprintf("%d slaves in sync", slaves), func(st *storagev1.StatusResponse) bool {
+	return s.cluster.await(ctx, s.leads, fmt.Sprintf("%d slaves in sync", slaves), func(st *storagev1.StatusResponse) bool {
 		return st.GetInSyncSlaves() >= slaves
 	})
 }
 
 func (s *story) readFromSlave(ctx context.Context) error {
 	step("A reader on slave2 sees every acknowledged message once")
-	st, err := s.cluster.admin("master").Status(ctx, &storagev1.StatusRequest{})
+	st, err := s.cluster.admin(s.leads).Status(ctx, &storagev1.StatusRequest{})
 	if err != nil {
 		return err
 	}
@@ -203,9 +205,9 @@ func (s *story) readAll(ctx context.Context, node string) (map[int][]int64, erro
 				if m.GetQueueOffset() != at+int64(i) {
 					return nil, fmt.Errorf("queue %d shows queue offset %d where %d is due", q.GetQueueId(), m.GetQueueOffset(), at+int64(i))
 				}
-				var n int
-				if _, err := fmt.Sscanf(string(m.GetMessage().GetBody()), "message %d", &n); err != nil || !bytes.Equal(m.GetMessage().GetBody(), body(n)) {
-					return nil, fmt.Errorf("the body at offset %d is not what was sent", m.GetOffset())
+				n, err := messageNumber(m.GetMessage().GetBody())
+				if err != nil {
+					return nil, fmt.Errorf("offset %d: %w", m.GetOffset(), err)
 				}
 				seen[n] = append(seen[n], m.GetOffset())
 			}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tandemlog/tandem/deploy/e2e/rocketmq"
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
 	"github.com/tandemlog/tandem/pkg/client"
 )
@@ -15,7 +16,7 @@ import (
 // follow is the story of scenarios a and b: a RocketMQ master, its own slave beside it, and Tandem as a second slave.
 type follow struct {
 	*stage
-	q          *rocketmq
+	q          *rocketmq.RocketMQ
 	nameServer string
 	client     *rocketClient
 	master     *broker
@@ -59,14 +60,14 @@ func (f *follow) begin(ctx context.Context) (err error) {
 	if f.client, err = f.rocketClient(ctx, f.q, f.nameServer); err != nil {
 		return err
 	}
-	if _, _, err := f.client.ask(ctx, "load 2"); err != nil {
+	if _, _, err := f.client.Ask(ctx, "load 2"); err != nil {
 		return err
 	}
 	f.log = newWalker(f.master.store)
 	if err := f.grown(ctx, historySize); err != nil {
 		return err
 	}
-	say("master %s is under load by its own client; its log ends at %d", f.q.version, f.log.at)
+	say("master %s is under load by its own client; its log ends at %d", f.q.Version, f.log.at)
 	return nil
 }
 
@@ -94,7 +95,7 @@ func (f *follow) join(ctx context.Context) (err error) {
 		return err
 	}
 	settings := []string{"brokerId=1", "brokerRole=SLAVE", "namesrvAddr=" + f.nameServer}
-	if f.q.version == "4.9.7" { // 5.3.3 learns it from the name server, and only there
+	if f.q.Version == "4.9.7" { // 5.3.3 learns it from the name server, and only there
 		settings = append(settings, "haMasterAddress="+f.master.haAddr)
 	}
 	f.slave, err = f.broker(ctx, f.q, "slave", filepath.Join(f.dir, "slave", "store"), settings...)
@@ -178,7 +179,7 @@ func (f *follow) crash(ctx context.Context) error {
 
 // settle ends the load and RocketMQ's slave.
 func (f *follow) settle(ctx context.Context) error {
-	statuses, _, err := f.client.ask(ctx, "halt")
+	statuses, _, err := f.client.Ask(ctx, "halt")
 	if err != nil {
 		return err
 	}
@@ -194,8 +195,8 @@ func (f *follow) settle(ctx context.Context) error {
 
 // alone shows that the master's sends wait for Tandem's reports when it is the only slave.
 func (f *follow) alone(ctx context.Context) error {
-	if strings.HasPrefix(f.q.version, "5.") { // 4.x always waits for one slave, 5.x by default for none
-		if _, _, err := f.client.ask(ctx, "config %s inSyncReplicas 2", f.master.addr); err != nil {
+	if strings.HasPrefix(f.q.Version, "5.") { // 4.x always waits for one slave, 5.x by default for none
+		if _, _, err := f.client.Ask(ctx, "config %s inSyncReplicas 2", f.master.addr); err != nil {
 			return err
 		}
 	}
@@ -216,7 +217,7 @@ func (f *follow) alone(ctx context.Context) error {
 
 // told sends n messages by RocketMQ's client and checks the status of all.
 func (f *follow) told(ctx context.Context, n int, status string) error {
-	got, _, err := f.client.ask(ctx, "send %d", n)
+	got, _, err := f.client.Ask(ctx, "send %d", n)
 	if want := fmt.Sprintf("%s=%d", status, n); err == nil && got != want {
 		err = fmt.Errorf("RocketMQ's client was told %s, due is %s", got, want)
 	}
@@ -264,5 +265,5 @@ func (f *follow) compare() (string, error) {
 		return "", errors.New("RocketMQ's slave has too little to prove anything")
 	}
 	return fmt.Sprintf("RocketMQ %s: %v, equal to the master's; equal to its own slave's from %d to %d (%d units)",
-		f.q.version, all, part.from, part.end, part.units), nil
+		f.q.Version, all, part.from, part.end, part.units), nil
 }

@@ -10,14 +10,15 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tandemlog/tandem/deploy/e2e/rocketmq"
 	"github.com/tandemlog/tandem/pkg/client"
 )
 
 // leading is the story of scenario c: Tandem takes over a RocketMQ master's folder and feeds a RocketMQ slave.
 type leading struct {
 	*stage
-	q      *rocketmq
-	newer  *rocketmq
+	q      *rocketmq.RocketMQ
+	newer  *rocketmq.RocketMQ
 	store  string // the folder taken over
 	origin string // a copy of what RocketMQ wrote
 	taken  int64  // where Tandem's part of the log begins
@@ -73,7 +74,7 @@ func (l *leading) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, _, err := c.ask(ctx, "load 2"); err != nil {
+	if _, _, err := c.Ask(ctx, "load 2"); err != nil {
 		return err
 	}
 	log := newWalker(l.store)
@@ -84,7 +85,7 @@ func (l *leading) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, _, err := c.ask(ctx, "halt"); err != nil {
+	if _, _, err := c.Ask(ctx, "halt"); err != nil {
 		return err
 	}
 	for _, p := range []*process{c.process, master.process, names} {
@@ -95,7 +96,7 @@ func (l *leading) write(ctx context.Context) error {
 	if l.taken, err = log.end(); err != nil {
 		return err
 	}
-	say("a RocketMQ %s master wrote %d bytes and was stopped", l.q.version, l.taken)
+	say("a RocketMQ %s master wrote %d bytes and was stopped", l.q.Version, l.taken)
 	return copyFiles(l.store, l.origin)
 }
 
@@ -116,12 +117,12 @@ func (l *leading) takeOver(ctx context.Context) (err error) {
 	if err := l.inSync(ctx, l.tandem); err != nil {
 		return err
 	}
-	say("Tandem took the folder over as SYNC_MASTER; an empty RocketMQ %s slave has all of it", l.q.version)
+	say("Tandem took the folder over as SYNC_MASTER; an empty RocketMQ %s slave has all of it", l.q.Version)
 	return nil
 }
 
 // javaSlave starts an empty RocketMQ slave of a replication port.
-func (s *stage) javaSlave(ctx context.Context, q *rocketmq, haAddr string) (*broker, error) {
+func (s *stage) javaSlave(ctx context.Context, q *rocketmq.RocketMQ, haAddr string) (*broker, error) {
 	return s.broker(ctx, q, "slave", filepath.Join(s.dir, "slave", "store"), "brokerId=1", "brokerRole=SLAVE", "haMasterAddress="+haAddr)
 }
 
@@ -260,7 +261,7 @@ func (l *leading) compare(ctx context.Context) error {
 
 // decode reads the slave's log by RocketMQ's own decoder, of both versions.
 func (l *leading) decode(ctx context.Context) error {
-	for _, q := range []*rocketmq{l.q, l.newer} {
+	for _, q := range []*rocketmq.RocketMQ{l.q, l.newer} {
 		lines, err := l.records(ctx, q, l.slave.store)
 		if err != nil {
 			return err
@@ -271,9 +272,9 @@ func (l *leading) decode(ctx context.Context) error {
 			return err == nil && at < l.taken
 		})
 		if err := sameLines(l.puts, tandem); err != nil {
-			return fmt.Errorf("RocketMQ %s's decoder, on the slave's log: %w", q.version, err)
+			return fmt.Errorf("RocketMQ %s's decoder, on the slave's log: %w", q.Version, err)
 		}
-		say("RocketMQ %s's own decoder reads %d records in the slave's log, the last %d as Tandem's client put them", q.version, len(lines), len(tandem))
+		say("RocketMQ %s's own decoder reads %d records in the slave's log, the last %d as Tandem's client put them", q.Version, len(lines), len(tandem))
 		l.shown = lines
 	}
 	return nil
@@ -295,13 +296,13 @@ func sameLines(want, got []string) error {
 }
 
 // promote starts a broker as master on a folder and lets RocketMQ's consumer read both topics from it.
-func (l *leading) promote(ctx context.Context, q *rocketmq, name, store string, settings ...string) (int, error) {
+func (l *leading) promote(ctx context.Context, q *rocketmq.RocketMQ, name, store string, settings ...string) (int, error) {
 	names, nameServer, err := l.nameServer(ctx, q)
 	if err != nil {
 		return 0, err
 	}
 	settings = append(settings, "brokerId=0", "brokerRole=ASYNC_MASTER", "namesrvAddr="+nameServer)
-	master, err := l.broker(ctx, q, "promoted-"+q.version, store, settings...)
+	master, err := l.broker(ctx, q, "promoted-"+q.Version, store, settings...)
 	if err != nil {
 		return 0, err
 	}
@@ -311,7 +312,7 @@ func (l *leading) promote(ctx context.Context, q *rocketmq, name, store string, 
 	}
 	// A slave without a name server asks for no tables, so the broker is told of the topics; their queues are there.
 	for _, topic := range []string{newTopic, oldTopic} {
-		if _, _, err := c.ask(ctx, "topic %s %s 8", master.addr, topic); err != nil {
+		if _, _, err := c.Ask(ctx, "topic %s %s 8", master.addr, topic); err != nil {
 			return 0, err
 		}
 	}
@@ -319,14 +320,14 @@ func (l *leading) promote(ctx context.Context, q *rocketmq, name, store string, 
 		topic := strings.Split(line, "\t")[1]
 		return topic != newTopic && topic != oldTopic
 	})
-	_, got, err := c.ask(ctx, "receive %d %s %s", len(want), newTopic, oldTopic)
+	_, got, err := c.Ask(ctx, "receive %d %s %s", len(want), newTopic, oldTopic)
 	if err != nil {
 		return 0, err
 	}
 	if err := sameLines(want, got); err != nil {
-		return 0, fmt.Errorf("RocketMQ %s's consumer, on %s folder: %w", q.version, name, err)
+		return 0, fmt.Errorf("RocketMQ %s's consumer, on %s folder: %w", q.Version, name, err)
 	}
-	say("a %s broker is master on %s folder: RocketMQ's own consumer received all %d messages of two topics, each once", q.version, name, len(got))
+	say("a %s broker is master on %s folder: RocketMQ's own consumer received all %d messages of two topics, each once", q.Version, name, len(got))
 	for _, p := range []*process{c.process, master.process, names} { // what they did is seen, their clean stop takes long
 		if err := p.kill(); err != nil {
 			return 0, err

@@ -14,7 +14,7 @@ import (
 
 func main() {
 	bin := flag.String("bin", "bin", "folder of the binaries (make build)")
-	only := flag.String("run", "a,b,c,d", "scenarios to run")
+	only := flag.String("run", "a,b,c,d,e,f,g,h", "scenarios to run")
 	keep := flag.Bool("keep", false, "keep the data folder")
 	flag.Parse()
 
@@ -39,11 +39,15 @@ func scenarios() []scenario {
 		{"b", "a Tandem slave joins a RocketMQ 4.9.7 master in the middle of a load", followVersion("4.9.7")},
 		{"c", "a RocketMQ 4.9.7 slave follows a Tandem master on a folder taken over, then becomes a master", lead},
 		{"d", "what a put on a Tandem sync master is told while its only RocketMQ slave stops and goes", gone},
+		{"e", "DLedger 0.3.1.2 and Tandem write the folders of a ledger in turn", turns},
+		{"f", "a Tandem pair of storage and config sync follows a RocketMQ 5.3.3 master: log and tables", mirror},
+		{"g", "a RocketMQ 5.3.3 slave that knows a name server alone follows a Tandem pair, then becomes a master", adoptVersion("5.3.3")},
+		{"h", "the same with 4.9.7", adoptVersion("4.9.7")},
 	}
 }
 
 // limit bounds one scenario.
-const limit = 4 * time.Minute
+const limit = 6 * time.Minute
 
 func run(ctx context.Context, bin string, only []string, keep bool) error {
 	began := time.Now()
@@ -56,7 +60,7 @@ func run(ctx context.Context, bin string, only []string, keep bool) error {
 		}
 	}
 	if len(chosen) == 0 || len(chosen) != len(only) {
-		return fmt.Errorf("-run %s: each scenario is one of a, b, c, d", strings.Join(only, ","))
+		return fmt.Errorf("-run %s: each scenario is one of a to h", strings.Join(only, ","))
 	}
 	dir, err := os.MkdirTemp("", "tandem-interop-")
 	if err != nil {

@@ -14,13 +14,15 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/tandemlog/tandem/deploy/e2e/rocketmq"
 )
 
 // theatre is what all scenarios share.
 type theatre struct {
 	bin, dir string
 	port     int // next one to try
-	peers    map[string]*rocketmq
+	peers    map[string]*rocketmq.RocketMQ
 }
 
 // Ports are taken from here: above the well-known ones, below those that the kernel gives to outgoing connections.
@@ -34,12 +36,10 @@ func newTheatre(bin, dir string) (*theatre, error) {
 	if _, err := os.Stat(filepath.Join(bin, "storage")); err != nil {
 		return nil, fmt.Errorf("no storage binary: %w; run make build", err)
 	}
-	for _, tool := range []string{"java", "mvn"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			return nil, fmt.Errorf("%w; the harness needs Java 17 and Maven", err)
-		}
+	if err := rocketmq.Installed(); err != nil {
+		return nil, err
 	}
-	return &theatre{bin: bin, dir: dir, port: firstPort + rand.IntN((lastPort-firstPort)/2), peers: map[string]*rocketmq{}}, nil
+	return &theatre{bin: bin, dir: dir, port: firstPort + rand.IntN((lastPort-firstPort)/2), peers: map[string]*rocketmq.RocketMQ{}}, nil
 }
 
 // ports returns the first of n free ports in a row.
@@ -189,8 +189,16 @@ func (s *stage) showLogs() {
 // patience bounds every single wait.
 const patience = time.Minute
 
+// longPatience is for RocketMQ's slaves: one of version 5 asks for tables once a minute.
+const longPatience = 150 * time.Second
+
 // await asks until ok is true, an error comes, or patience ends.
 func await(ctx context.Context, what string, ok func() (bool, error)) error {
+	return awaitFor(ctx, patience, what, ok)
+}
+
+// awaitFor is await with another patience.
+func awaitFor(ctx context.Context, patience time.Duration, what string, ok func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("it did not come within %v", patience))
 	defer cancel()
 	for {

@@ -37,6 +37,7 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
  *   send COUNT                   the same for COUNT plain messages
  *   config ADDRESS KEY VALUE     changes a broker's setting
  *   topic ADDRESS NAME QUEUES    creates a topic on a broker and waits until the name server knows it
+ *   route TOPIC                  waits until the name server knows the topic and answers its master's address
  *   receive COUNT TOPIC...       consumes these topics by a new group for a minute at most and prints each message
  *                                as Records does
  *
@@ -122,6 +123,9 @@ public class Client {
                 admin.createAndUpdateTopicConfig(word[1], new TopicConfig(word[2], queues, queues, 6));
                 awaitRoute(word[2]);
                 return "";
+            case "route":
+                awaitRoute(word[1]);
+                return admin.examineTopicRouteInfo(word[1]).getBrokerDatas().get(0).getBrokerAddrs().get(0L);
             case "receive":
                 return receive(Integer.parseInt(word[1]), List.of(word).subList(2, word.length)) + " messages";
             default:

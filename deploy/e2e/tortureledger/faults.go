@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	ledgerv1 "github.com/tandemlog/tandem/gen/tandem/ledger/v1"
+)
+
+// carryOut does all of a plan and returns when the last fault has ended.
+func (p plan) carryOut(ctx context.Context, c *cluster, count func(string)) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, f := range p.faults {
+		all.Go(func() {
+			if pause(ctx, f.at) {
+				f.carryOut(ctx, c, count)
+			}
+		})
+	}
+	pause(ctx, p.lasts)
+}
+
+func (f fault) carryOut(ctx context.Context, c *cluster, count func(string)) {
+	leader, term, _ := c.leader(ctx)
+	id := (leader + f.role) % copies
+	if f.kind == fullDisk && c.disk == nil {
+		count(string(f.kind) + " (not done: no tmpfs may be mounted)")
+		return
+	}
+	count(string(f.kind))
+	switch f.kind {
+	case kill, killTwo, killAll:
+		f.kills(ctx, c, id)
+	case freeze:
+		c.nodes[id].freeze(true)
+		pause(ctx, f.lasts)
+		c.nodes[id].freeze(false)
+	case usurp:
+		c.nodes[leader].freeze(true)
+		wait, cancel := context.WithTimeout(ctx, 4*c.most)
+		_, _, _ = c.awaitLeader(wait, term) // or nobody could be elected for now
+		cancel()
+		pause(ctx, f.lasts/4)
+		c.nodes[leader].freeze(false)
+	case transfer:
+		call, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		_, err := ledgerv1.NewElectionServiceClient(c.conns[leader]).TransferLeadership(call, &ledgerv1.TransferLeadershipRequest{Target: c.nodes[id].name})
+		if err != nil {
+			count("transfers refused")
+		}
+	case fullDisk:
+		c.nodes[0].excuse(true)
+		_ = c.disk.fill() // heal reports what is wrong with the disk
+		pause(ctx, f.lasts)
+		_ = c.disk.free()
+	case cutOff, isolate, deafen, mute, slow:
+		links := f.disturb(c, id)
+		pause(ctx, f.lasts)
+		for _, p := range links {
+			p.heal()
+		}
+	}
+}
+
+func (f fault) kills(ctx context.Context, c *cluster, id int) {
+	n := map[kind]int{kill: 1, killTwo: 2, killAll: 3}[f.kind]
+	for i := range n {
+		c.nodes[(id+i)%copies].kill()
+	}
+	pause(ctx, f.lasts)
+	for i := range n {
+		_ = c.nodes[(id+i)%copies].start() // heal starts it again and reports why not
+	}
+}
+
+// disturb does to the links of a node what the fault says, and returns those to heal.
+func (f fault) disturb(c *cluster, id int) []*proxy {
+	var all []*proxy
+	for pair, p := range c.links {
+		away := pair[0] == id // it dialled
+		if !away && pair[1] != id {
+			continue
+		}
+		all = append(all, p)
+		to, back := up, down // the ways to and from the node
+		if away {
+			to, back = down, up
+		}
+		switch f.kind {
+		case cutOff:
+			p.cut()
+		case isolate:
+			p.hold(to)
+			p.hold(back)
+		case deafen:
+			p.hold(to)
+		case mute:
+			p.hold(back)
+		case slow:
+			p.slow(time.Duration(f.amount) * time.Millisecond)
+		case kill, killTwo, killAll, freeze, usurp, transfer, fullDisk: // no faults of links
+		}
+	}
+	return all
+}
