@@ -47,6 +47,12 @@ func (n *simNet) sever(dead func(from, to int) bool) {
 	}
 }
 
+func (n *simNet) setCalm(calm bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.calm = calm
+}
+
 // chance is true once in so many, and never in calm.
 func (n *simNet) chance(in int) bool {
 	n.mu.Lock()

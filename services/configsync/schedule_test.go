@@ -106,7 +106,8 @@ type simNode struct {
 // simPeers notes whom a node hears before it opens.
 type simPeers struct {
 	*syncer.Syncer
-	n *simNode
+	n     *simNode
+	parts *simParts
 }
 
 type simHeard struct {
@@ -119,7 +120,7 @@ func (p *simPeers) Ask(ctx context.Context, addr string, opening bool) (syncer.A
 	if opening {
 		epoch := p.n.role.Role().Epoch
 		// A reign that had begun before a crash has its tables already: they count more than what is heard now.
-		begun := p.n.parts().registry.Snapshot(entry.Topics).Version().State >= epoch
+		begun := p.parts.registry.Snapshot(entry.Topics).Version().State >= epoch
 		p.n.mu.Lock()
 		defer p.n.mu.Unlock()
 		p.n.heard[simHeard{epoch, addr}] = err == nil && !begun
@@ -130,10 +131,10 @@ func (p *simPeers) Ask(ctx context.Context, addr string, opening bool) (syncer.A
 func (p *simPeers) Pull(ctx context.Context, addr string, k entry.Kind) (*table.Table, error) {
 	t, err := p.Syncer.Pull(ctx, addr, k)
 	if err == nil && k == entry.Topics {
-		own := p.n.parts().registry.Snapshot(k)
+		own := p.parts.registry.Snapshot(k)
 		p.n.w.note("pulled", "node", p.n.id, "from", addr, "theirs", t.Version().String(), "entries", t.Len(), "own", own.Version().String(), "own_entries", own.Len())
 	}
-	if _, _, lead := p.n.parts().role.Reign(); lead != nil && err != nil {
+	if _, _, lead := p.parts.role.Reign(); lead != nil && err != nil {
 		p.n.mu.Lock()
 		defer p.n.mu.Unlock()
 		p.n.heard[simHeard{p.n.role.Role().Epoch, addr}] = false
@@ -229,7 +230,7 @@ func (n *simNode) start() {
 		Cluster: "c", BrokerName: "b", NodeID: int64(n.id), Address: simAddr(n.id), Peers: peers,
 		Epoch: func() int64 { return p.role.Floor() }, Log: log,
 	}, p.registry, dial)
-	p.role = role.New(role.Options{Address: simAddr(n.id), Peers: peers, StartWait: 3 * time.Second, Log: log}, n.role, p.registry, &simPeers{p.syncer, n}, p.syncer, nil)
+	p.role = role.New(role.Options{Address: simAddr(n.id), Peers: peers, StartWait: 3 * time.Second, Log: log}, n.role, p.registry, &simPeers{p.syncer, n, p}, p.syncer, nil)
 	p.sync = rpc.NewSync(rpc.Self{Cluster: "c", BrokerName: "b", NodeID: int64(n.id), Address: simAddr(n.id)}, p.registry, p.role, p.role)
 	p.topics = rpc.NewTopic(p.registry, p.role)
 	p.offsets = offset.New(p.registry, p.registry, p.role, nil)
@@ -503,7 +504,7 @@ func (w *world) run() {
 
 // begin makes a first master and a topic that is never deleted: an empty table would be nobody's truth.
 func (w *world) begin() {
-	w.net.calm = true
+	w.net.setCalm(true)
 	w.promote(0, false)
 	w.pause(time.Second)
 	_, err := w.nodes[0].parts().topics.CreateTopic(context.Background(), &configsyncv1.CreateTopicRequest{Topic: &configsyncv1.Topic{Name: "Base"}})
@@ -512,9 +513,7 @@ func (w *world) begin() {
 	if why := w.equal(); why != "" || err != nil {
 		w.t.Errorf("at the beginning: %v, %s", err, why)
 	}
-	w.net.mu.Lock()
-	w.net.calm = false
-	w.net.mu.Unlock()
+	w.net.setCalm(false)
 }
 
 // pause lets time pass, and looks.

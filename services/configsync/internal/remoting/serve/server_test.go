@@ -34,6 +34,13 @@ type tables struct {
 	slave  bool
 }
 
+// set changes them.
+func (f *tables) set(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
 func (f *tables) Snapshot(k entry.Kind) *table.Table {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -220,17 +227,21 @@ func TestT14_NothingButWholeTables(t *testing.T) {
 		}
 	}
 	refused("no storage", 906)
-	f.slave = true
+	f.set(func() { f.slave = true })
 	refused("NOT_MASTER", 21, 43, 45, 201, 402, 906)
-	f.slave = false
-	for _, k := range entry.Kinds() {
-		f.broken[k] = errors.New("TABLE_BROKEN")
-	}
+	f.set(func() {
+		f.slave = false
+		for _, k := range entry.Kinds() {
+			f.broken[k] = errors.New("TABLE_BROKEN")
+		}
+	})
 	refused("TABLE_BROKEN", 21, 43, 45, 201)
-	clear(f.broken)
-	for _, k := range entry.Kinds() {
-		f.t[k] = table.New(k)
-	}
+	f.set(func() {
+		clear(f.broken)
+		for _, k := range entry.Kinds() {
+			f.t[k] = table.New(k)
+		}
+	})
 	refused("EMPTY_TABLE", 21, 45, 201)
 	resp, body := ask(t, conn, &frame.Command{Code: 43}, "")
 	if resp.Code != 0 || body != `{"dataVersion":{"counter":0,"stateVersion":0,"timestamp":0},"offsetTable":{}}` {
@@ -239,7 +250,8 @@ func TestT14_NothingButWholeTables(t *testing.T) {
 	if n := counted(t, reader, "answers", "1"); n != 14 {
 		t.Errorf("%d errors are counted", n)
 	}
-	f.t[entry.Topics] = decode(t, entry.Topics, `{"topicConfigTable":{"T":{}},"x":"`+strings.Repeat("x", 70000)+`"}`)
+	large := decode(t, entry.Topics, `{"topicConfigTable":{"T":{}},"x":"`+strings.Repeat("x", 70000)+`"}`)
+	f.set(func() { f.t[entry.Topics] = large })
 	_, small, _ := start(t, f, Options{MaxFrame: 64 << 10})
 	conn = dial(t, small)
 	refused("TABLE_TOO_LARGE", 21)
