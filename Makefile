@@ -28,7 +28,7 @@ build: ## Build the static binaries into bin/.
 	@for s in $(SERVICES); do CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/$$s ./services/$$s; done
 
 .PHONY: demo
-demo: build ## The main job, start to end: a RocketMQ store replicated to two slaves, through kills, and verified.
+demo: build ## The main job, start to end: a RocketMQ store replicated through kills, a consumer on both sides, a ledger's elections, all verified.
 	@go run ./deploy/e2e/demo -bin $(BIN)
 
 .PHONY: interop
@@ -104,7 +104,7 @@ images: ## Build the container images (needs a Docker engine).
 images: build
 
 .PHONY: compose-demo
-compose-demo: ## The demo's story across containers (needs make images and a Docker engine).
+compose-demo: ## The demo's story across nine containers (needs make images and a Docker engine).
 	@go run ./deploy/e2e/demo -compose deploy/compose.yaml -bin $(BIN)
 
 .PHONY: tools

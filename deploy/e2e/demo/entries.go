@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 	"hash"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 )
@@ -19,7 +19,8 @@ type entry struct {
 
 const entryHeader = 48
 
-// readEntries reads the data files of a ledger's folder.
+// readEntries reads the data files of a ledger's folder up to the first entry that is not whole: it was being written when the
+// node was killed, or there is none.
 func readEntries(folder string) ([]entry, error) {
 	dir := filepath.Join(folder, "data")
 	files, err := os.ReadDir(dir)
@@ -32,24 +33,32 @@ func readEntries(folder string) ([]entry, error) {
 		if err != nil {
 			return nil, err
 		}
-		for at := 0; at+entryHeader <= len(b) && binary.BigEndian.Uint32(b[at:]) == 1; {
-			h := b[at:]
-			length := int(binary.BigEndian.Uint32(h[44:]))
-			if at+entryHeader+length > len(b) {
-				return nil, fmt.Errorf("%s: the entry at byte %d does not end in its file", f.Name(), at)
-			}
-			e := entry{
-				index: int64(binary.BigEndian.Uint64(h[8:])), term: int64(binary.BigEndian.Uint64(h[16:])), //nolint:gosec // as written
-				channel: binary.BigEndian.Uint32(h[32:]), body: bytes.Clone(h[entryHeader : entryHeader+length]),
-			}
-			if e.index != int64(len(all)) {
-				return nil, fmt.Errorf("%s: entry %d at byte %d, where %d is due", f.Name(), e.index, at, len(all))
+		for at := 0; ; {
+			e, size, ok := soundEntry(b[at:], int64(len(all)))
+			if !ok {
+				break
 			}
 			all = append(all, e)
-			at += entryHeader + length
+			at += size
 		}
 	}
 	return all, nil
+}
+
+// soundEntry takes the entry of this index from the beginning of b.
+func soundEntry(b []byte, index int64) (e entry, size int, ok bool) {
+	if len(b) < entryHeader || binary.BigEndian.Uint32(b) != 1 {
+		return e, 0, false
+	}
+	size = entryHeader + int(binary.BigEndian.Uint32(b[44:]))
+	if size > len(b) {
+		return e, 0, false
+	}
+	e = entry{
+		index: int64(binary.BigEndian.Uint64(b[8:])), term: int64(binary.BigEndian.Uint64(b[16:])), //nolint:gosec // as written
+		channel: binary.BigEndian.Uint32(b[32:]), body: bytes.Clone(b[entryHeader:size]),
+	}
+	return e, size, e.index == index && crc32.ChecksumIEEE(e.body) == binary.BigEndian.Uint32(b[40:])
 }
 
 // sumOf is a checksum over what all replicas of a log have in common.

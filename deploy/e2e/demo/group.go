@@ -191,6 +191,9 @@ func (g *group) leaveTail(ctx context.Context) error {
 			if err := g.cluster.start(g.others(g.leader)...); err != nil {
 				return err
 			}
+			if err := g.load.during(ctx, "once more"); err != nil {
+				return err
+			}
 		}
 	}
 	old, oldTerm := g.leader, st.GetTerm()
@@ -219,6 +222,12 @@ func (g *group) leaveTail(ctx context.Context) error {
 		return err
 	}
 	if err := g.load.during(ctx, g.id(old)+" is back"); err != nil {
+		return err
+	}
+	if err := g.load.stop(); err != nil {
+		return err
+	}
+	if err := g.atRest(ctx); err != nil {
 		return err
 	}
 	return g.showCut(ctx, old, before)

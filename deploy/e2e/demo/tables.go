@@ -40,9 +40,11 @@ func (s *story) changeMaster(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
-	p, err := s.cluster.admin("slave1").Promote(ctx, &storagev1.PromoteRequest{})
+	p, err := await(ctx, "promote slave1", func(ctx context.Context) (*storagev1.PromoteResponse, error) {
+		return s.cluster.admin("slave1").Promote(ctx, &storagev1.PromoteRequest{})
+	}, func(*storagev1.PromoteResponse) bool { return true })
 	if err != nil {
-		return fmt.Errorf("promote slave1: %w", err)
+		return err
 	}
 	s.leads = "slave1"
 	if err := s.cluster.await(ctx, s.leads, "opening", (*storagev1.StatusResponse).GetOpen); err != nil {
