@@ -297,7 +297,7 @@ func connectionRemedy(s string) string {
 		{"unknown certificate authority", foreignCert},
 		{"x509:", "check caFile and the name that the server's certificate was made for"},
 		{"looked like an HTTP/1.1 header", "it is an HTTP port, such as telemetry.debugListen: name the gRPC one (listen, 10911)"},
-		{"error reading server preface", rawPort + ". If the server uses TLS, set the TLS settings here too"},
+		{"error reading server preface", "if the server speaks TLS, set the TLS settings here too. Else " + rawPort},
 	} {
 		if strings.Contains(s, r.text) {
 			return r.remedy

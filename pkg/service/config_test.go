@@ -161,6 +161,12 @@ func TestConfigErrors(t *testing.T) {
 			"TANDEM_STORAGE_HA_LISTEN_PROT: unknown environment variable; did you mean TANDEM_STORAGE_HA_LISTEN_PORT?",
 		},
 		{
+			"unknown variable, near to nothing but its prefix", "",
+			[]string{"TANDEM_STORAGE_FOO=1"},
+			nil,
+			"TANDEM_STORAGE_FOO: unknown environment variable; -print-config shows the keys",
+		},
+		{
 			"variable without the service", "",
 			[]string{"TANDEM_BROKER_NAME=x", "TANDEM_ADDR=x", "TANDEM_LEDGER_BROKER_NAME=x"},
 			nil,
@@ -172,7 +178,11 @@ func TestConfigErrors(t *testing.T) {
 			nil,
 			`TANDEM_STORAGE_ASYNC: async: "maybe" is neither true nor false`,
 		},
-		{"bad set", "", nil, []string{"ha.listenPort"}, `-set: -set wants key=value, not "ha.listenPort"`},
+		{
+			"properties", "brokerRole=SLAVE\nbrokerId=1", nil, nil,
+			"conf/storage.yaml:1: these look like RocketMQ's properties (key=value); write YAML: key: value",
+		},
+		{"bad set", "", nil, []string{"ha.listenPort"}, `-set: wants key=value, not "ha.listenPort"`},
 		{"unknown set", "", nil, []string{"broker=x"}, "-set: broker: unknown key; -print-config shows the keys"},
 		{"section set", "", nil, []string{"ha=x"}, "-set: ha: has keys of its own; set ha.<key>"},
 		{"list set", "", nil, []string{"ha.legacyAddr=1.2.3.4,x"}, `-set: ha.legacyAddr[1]: ParseAddr("x"): unable to parse IP`},
@@ -216,6 +226,19 @@ func TestErrorsAreTyped(t *testing.T) {
 }
 
 // Kubernetes sets TANDEM_STORAGE_... itself for a Service named tandem-storage.
+// TestForeignKeys: what takes the place of a key of RocketMQ's.
+func TestForeignKeys(t *testing.T) {
+	s, err := newSettings(&struct{ Listen string }{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.foreign = map[string]string{"listenPort": "write listen: HOST:PORT"}
+	err = s.load("", "TANDEM_STORAGE_", nil, []string{"listenPort=1"})
+	if err == nil || !strings.Contains(err.Error(), "listenPort: is RocketMQ's") || !strings.Contains(err.Error(), "write listen: HOST:PORT") {
+		t.Error(err)
+	}
+}
+
 func TestServiceLinksAreIgnored(t *testing.T) {
 	_, _, err := loadTest(t, "", []string{
 		"TANDEM_STORAGE_SERVICE_HOST=10.0.0.1", "TANDEM_STORAGE_SERVICE_PORT=10911", "TANDEM_STORAGE_SERVICE_PORT_GRPC=10911",
@@ -239,6 +262,7 @@ func TestPrintedConfigLoadsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
+	s.docs = docsOf(map[string]string{"ha.timeout": "the longest wait: 0 is none"})
 	if err := s.print(&out); err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +274,7 @@ func TestPrintedConfigLoadsBack(t *testing.T) {
 	if !reflect.DeepEqual(again, cfg) {
 		t.Errorf("got  %+v\nwant %+v\n%s", again, cfg, out.String())
 	}
-	for _, want := range []string{"async: true  # -set\n", "batchSize: 3GiB  # conf/storage.yaml:6\n", "  timeout: 1.5s  #", "  logLevel: info\n"} {
+	for _, want := range []string{"async: true  # -set\n", "batchSize: 3GiB  # conf/storage.yaml:6\n", "  timeout: 1.5s  #", "  # info, debug, warn or error\n  logLevel: info\n", "  # the longest wait: 0 is none\n  timeout: 1.5s"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}

@@ -13,8 +13,8 @@
 //	flags -> config -> validate -> telemetry -> Build -> actors start in order
 //	     first return or signal -> actors stop in reverse, each waited for -> deferred closes in reverse -> telemetry flushes
 //
-// Exit codes: 0 done or stopped by a signal; 1 a fatal error, told in one last line; 2 wrong flags or configuration;
-// 130 a second signal, at once.
+// Exit codes: 0 done or stopped by a signal; 1 fatal, told in one last line, or what a command found; 2 wrong flags or
+// configuration; 3 a command could not do its work; 130 a second signal.
 //
 // What this package does not do: it never starts an actor again, and it reloads no configuration.
 package service

@@ -34,6 +34,8 @@ type settings struct {
 	keys    []string // of the leaves, as declared
 	sources map[string]string
 	errs    []error
+	docs    map[string]string // what keys mean
+	foreign map[string]string // keys of others, and what takes their place
 }
 
 func newSettings(cfg any) (*settings, error) {
@@ -125,11 +127,11 @@ func (s *settings) loadEnv(prefix string, environ []string) {
 		e := ErrUnknownKey.WithMsg("unknown environment variable")
 		var vars []string
 		for v := range byVar {
-			vars = append(vars, v)
+			vars = append(vars, strings.TrimPrefix(v, prefix)) // what all begin with makes none near
 		}
 		slices.Sort(vars)
-		if near := nearest.To(name, vars); near != "" {
-			e = e.WithRemedy("did you mean %s?", near)
+		if near := nearest.To(strings.TrimPrefix(name, prefix), vars); near != "" {
+			e = e.WithRemedy("did you mean %s?", prefix+near)
 		} else {
 			e = e.WithRemedy("-print-config shows the keys")
 		}
@@ -140,7 +142,7 @@ func (s *settings) loadEnv(prefix string, environ []string) {
 func (s *settings) loadSet(set string) {
 	key, value, ok := strings.Cut(set, "=")
 	if !ok {
-		s.errs = append(s.errs, ErrBadValue.WithMsg("-set wants key=value, not %q", set).With(sourceKey, "-set"))
+		s.errs = append(s.errs, ErrBadValue.WithMsg("wants key=value, not %q", set).With(sourceKey, "-set"))
 		return
 	}
 	f, ok := s.byKey[key]
@@ -166,6 +168,10 @@ func (s *settings) unknown(key, source string) {
 	structs(s.root)
 	if slices.Contains(candidates, key) {
 		s.fail(ErrBadValue.WithMsg("has keys of its own").WithRemedy("set %s.<key>", key), key, source)
+		return
+	}
+	if r := s.foreign[key]; r != "" {
+		s.fail(ErrUnknownKey.WithMsg("is RocketMQ's").WithRemedy("%s", r), key, source)
 		return
 	}
 	if near := nearest.To(key, candidates); near != "" {

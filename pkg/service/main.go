@@ -23,6 +23,7 @@ const (
 	ExitOK     = 0
 	ExitFatal  = 1
 	ExitConfig = 2
+	ExitUndone = 3 // of a command: it could not do its work
 	ExitKilled = 130
 )
 
@@ -63,6 +64,10 @@ type Spec[C any] struct {
 	Summary string // one sentence for -help
 	// NewConfig returns the defaults; nil: zeros.
 	NewConfig func() *C
+	// Docs say in one line what each key means, for -print-config.
+	Docs map[string]string
+	// Foreign are keys of RocketMQ that this service does not have, and what takes their place.
+	Foreign map[string]string
 	// Validate checks what types cannot. Errors by errdefs.Invalid name the key; the shell adds where its value came from.
 	Validate func(*C) error
 	// Health asks the running service named by the configuration, for -health; nil: there is no -health.
@@ -73,8 +78,8 @@ type Spec[C any] struct {
 	Commands []Command[C]
 }
 
-// Command is a task beside the service with the same configuration, such as a check of its files. An error of class
-// InvalidArgument is one of its command line: exit code 2 instead of 1.
+// Command is a task beside the service with the same configuration, such as a check of its files. The exit code is 1 for an error
+// of class DataLoss, which is what it found, 2 for InvalidArgument, which is what it was given, and 3 for others.
 type Command[C any] struct {
 	Name, Args, Summary string
 	Run                 func(ctx context.Context, cfg *C, args []string, out io.Writer) error
@@ -83,8 +88,8 @@ type Command[C any] struct {
 // Env is what Build gets besides its configuration.
 type Env struct {
 	*telemetry.Telemetry
-	Name, Version string
-	Budget        time.Duration // of a stop, as configured
+	Name, Version, Config string        // Config is the file, if any
+	Budget                time.Duration // of a stop, as configured
 
 	closers []closer
 }
@@ -119,6 +124,10 @@ func run[C any](spec Spec[C], p *process) int {
 	s, err := newSettings(cfg)
 	if err != nil {
 		return p.fail(spec.Name, ExitConfig, err)
+	}
+	s.foreign = spec.Foreign
+	if spec.Docs != nil {
+		s.docs = docsOf(spec.Docs)
 	}
 	flags, code := parseFlags(&spec, s, p)
 	if flags == nil {
@@ -161,6 +170,7 @@ func loadConfig[C any](spec *Spec[C], cfg *C, s *settings, flags *flagValues, p 
 			_, file, _ = strings.Cut(p.environ[i], "=")
 		}
 	}
+	flags.config = file
 	if err := s.load(file, prefix, p.environ, flags.sets); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,7 +85,7 @@ func runService[C any](spec *Spec[C], cfg *C, flags *flagValues, p *process) int
 	if err != nil {
 		return p.fail(spec.Name, ExitFatal, err)
 	}
-	env := &Env{Telemetry: t, Name: spec.Name, Version: spec.Version, Budget: common.ShutdownTimeout}
+	env := &Env{Telemetry: t, Name: spec.Name, Version: spec.Version, Config: flags.config, Budget: common.ShutdownTimeout}
 	build := func(ctx context.Context) ([]Actor, error) { return spec.Build(ctx, cfg, env) }
 	if err := Serve(ctx, env, build); err != nil {
 		return p.lastWord(spec.Name, t, common.Telemetry.LogFormat == telemetry.JSON, err)
@@ -92,18 +93,19 @@ func runService[C any](spec *Spec[C], cfg *C, flags *flagValues, p *process) int
 	return ExitOK
 }
 
-// commandCode is the exit code for a command's error: what it was given is wrong, or what it found.
+// commandCode is the exit code for a command's error: what it found is bad, what it was given is, or it could not do its work.
 func commandCode(err error) int {
-	if errdefs.ClassOf(err) == errdefs.InvalidArgument {
-		return ExitConfig
+	if code, ok := map[errdefs.Class]int{errdefs.DataLoss: ExitFatal, errdefs.InvalidArgument: ExitConfig}[errdefs.ClassOf(err)]; ok {
+		return code
 	}
-	return ExitFatal
+	return ExitUndone
 }
 
 // Serve builds a service and runs it until ctx or an actor ends, as Main does, also several in one process.
 func Serve(ctx context.Context, env *Env, build func(context.Context) ([]Actor, error)) error {
 	log := env.Logger.With(slog.String("component", "service"))
-	log.Info("starting", slog.String("service", env.Name), slog.String("version", env.Version), slog.Int("pid", os.Getpid()))
+	log.Info("starting", slog.String("service", env.Name), slog.String("version", env.Version), slog.Int("pid", os.Getpid()),
+		slog.String("config", cmp.Or(env.Config, "none")))
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

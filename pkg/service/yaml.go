@@ -58,9 +58,15 @@ func (y *yamlReader) parse(text []byte) ast.Node {
 }
 
 func (y *yamlReader) document(text []byte) {
-	if root := y.parse(text); root != nil {
-		y.fields(root, y.s.root, "")
+	root := y.parse(text)
+	if root == nil {
+		return
 	}
+	if text, ok := scalarText(root); ok && strings.Contains(text, "=") {
+		y.s.fail(ErrConfigFile.WithMsg("these look like RocketMQ's properties (key=value)").WithRemedy("write YAML: key: value"), "", y.place(line(root)))
+		return
+	}
+	y.fields(root, y.s.root, "")
 }
 
 // value sets one leaf from YAML text.

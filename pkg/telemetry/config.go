@@ -56,6 +56,18 @@ type Config struct {
 	SpanWriter io.Writer `yaml:"-"` // of the stdout exporter; nil: standard output
 }
 
+// Docs say in one line what each key of a Config means.
+var Docs = map[string]string{ //nolint:gochecknoglobals // a table
+	"exporter":        "where spans and metrics go: none, stdout or otlp",
+	"endpoint":        "OTLP collector (gRPC), host:port or http(s)://host:port; empty: that of OTEL_EXPORTER_OTLP_ENDPOINT",
+	"sampleRatio":     "part of the traces that begin here that is recorded, 0 to 1",
+	"logLevel":        "info, debug, warn or error",
+	"logFormat":       "text or json",
+	"debugListen":     "address of metrics, health and pprof; empty: none",
+	"instance":        "service.instance.id; empty: made of host and process",
+	"shutdownTimeout": "bounds the last flush of telemetry; 0: 2s",
+}
+
 // Validate checks the settings; errors name the field below prefix, which may be empty.
 func (c *Config) Validate(prefix string) error {
 	if prefix != "" {

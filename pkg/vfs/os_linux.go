@@ -108,7 +108,7 @@ func lock(name string, flag int, kind int16) (io.Closer, error) {
 		return f, nil
 	}
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
-		err = ErrLocked.With("file", name).WithRemedy("stop the process that uses the folder, or choose another folder")
+		err = ErrLocked.With("file", name).WithRemedy("stop the process that uses the folder, which `fuser %s` names, or choose another folder", name)
 	} else {
 		err = classify(name, &fs.PathError{Op: "lock", Path: name, Err: err})
 	}

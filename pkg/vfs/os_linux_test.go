@@ -8,10 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/vfs"
 	"github.com/tandemlog/tandem/pkg/vfs/memfs"
 )
@@ -68,7 +70,7 @@ func TestLockAndAPosixLockExcludeEachOther(t *testing.T) {
 	if answer != "locked\n" {
 		t.Fatalf("the broker: %q", answer)
 	}
-	if _, err := vfs.OS().Lock(name); !errors.Is(err, vfs.ErrLocked) {
+	if _, err := vfs.OS().Lock(name); !errors.Is(err, vfs.ErrLocked) || !strings.Contains(errdefs.As(err).Remedy, "`fuser "+name+"`") {
 		t.Errorf("while a broker runs: %v", err)
 	}
 	end()

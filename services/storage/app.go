@@ -81,6 +81,7 @@ func (a *app) build() ([]service.Actor, error) {
 	}
 	a.env.SetReady(a.ready)
 	a.built = true
+	a.introduce()
 	actors := []service.Actor{
 		{Name: "folder", Run: a.folder.Run},
 		{Name: "commitlog", Run: a.log.Run},
@@ -95,6 +96,15 @@ func (a *app) build() ([]service.Actor, error) {
 		actors = slices.Insert(actors, len(actors)-2, service.Actor{Name: "topics", Run: a.topics.Run}) // puts need it to the end
 	}
 	return actors, nil
+}
+
+// introduce logs which node this is.
+func (a *app) introduce() {
+	c := a.cfg
+	a.env.Logger.Info("this node", slog.String("cluster", c.BrokerClusterName), slog.String("broker", c.BrokerName), slog.Int64("node", c.BrokerID),
+		slog.String("role", a.role.State().Role.String()), slog.String("configured_role", c.BrokerRole), slog.String("folder", c.StorePathRootDir),
+		slog.String("listen", c.Listen), slog.String("ha_listen", c.HAListen), slog.String("advertise", c.Advertise), slog.String("ha_advertise", c.HAAdvertise),
+		slog.String("debug_listen", c.Telemetry.DebugListen), slog.Any("peers", c.HA.Peers), slog.String("master", c.Master.Address))
 }
 
 // lastWait is how long a stop waits for slaves to confirm what was put.
@@ -134,6 +144,9 @@ func (a *app) openLog() error {
 	err := checkFolder(a.fs, "storePathRootDir", c.StorePathRootDir)
 	if err != nil {
 		return err
+	}
+	if err := a.checkFileSize(); err != nil {
+		return fmt.Errorf("storePathRootDir %s: %w", c.StorePathRootDir, err)
 	}
 	a.log, a.recovery, err = commitlog.Open(a.fs, c.StorePathRootDir, commitlog.Options{
 		FileSize: int64(c.MappedFileSizeCommitLog), SyncFlush: c.FlushDiskType == syncFlush,
@@ -276,7 +289,7 @@ func (a *app) openRole() error {
 		Address: c.Advertise, HAAddress: c.HAAdvertise, Role: roles[c.BrokerRole], MasterRole: roles[c.HA.MasterRole], Peers: others,
 		Required: c.HA.Required, RefuseWithoutReplicas: c.HA.RefuseWithoutReplicas, SyncFlush: c.FlushDiskType == syncFlush,
 		AllowDataLoss: c.AllowDataLoss, StartWait: c.HA.StartWait, RollbackKeep: int64(c.HA.RollbackKeep),
-		MaxFrame: int32(c.HA.FrameSize), MasterAddress: c.Master.Address, Legacy: c.Master.Legacy, LegacyFirst: c.Master.FirstOffset, //nolint:gosec // bounded by Validate
+		MaxFrame: int32(c.HA.FrameSize), FileSize: int64(c.MappedFileSizeCommitLog), MasterAddress: c.Master.Address, Legacy: c.Master.Legacy, LegacyFirst: c.Master.FirstOffset, //nolint:gosec // bounded by Validate
 		Recovery: role.Recovery{Clean: a.recovery.Clean, Lost: a.recovery.Lost}, BootID: bootID(),
 		Log: a.env.Logger, Meter: a.env.MeterProvider.Meter(scope + "role"),
 	}, roleLog{a.log, a.dispatch, a.damage}, (*links)(a), puller{a.slave}, peerCalls{a.peers})

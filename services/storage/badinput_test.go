@@ -121,6 +121,8 @@ func TestOffsetsOutside(t *testing.T) {
 		_, err := n.message().GetByOffset(ctx, &storagev1.GetByOffsetRequest{Offset: offset})
 		if e := asError(err); e.Class != errdefs.OutOfRange && e.Class != errdefs.InvalidArgument || e.Meta["offset"] == "" {
 			t.Errorf("get at %d: %v", offset, err)
+		} else if strings.Contains(e.Error(), "damaged") {
+			t.Errorf("an offset at which no record starts, %d: %v", offset, err)
 		}
 	}
 	for _, size := range []int32{1, 1 << 30, -1} {

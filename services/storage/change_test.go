@@ -536,7 +536,7 @@ func TestMasterRoleIsChecked(t *testing.T) {
 		{slave, slave, ""},
 	} {
 		c := defaultConfig()
-		c.BrokerRole, c.HA.MasterRole = tc.role, tc.master
+		c.BrokerID, c.BrokerRole, c.HA.MasterRole = 1, tc.role, tc.master
 		c.HA.Peers = []string{c.Listen, "127.0.0.1:20911"}
 		err := c.Validate()
 		if (err == nil) != (tc.want != "") || err == nil && c.HA.MasterRole != tc.want {

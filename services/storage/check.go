@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -18,11 +19,11 @@ import (
 	"github.com/tandemlog/tandem/services/storage/internal/check/folder"
 )
 
-// checkCommand is `storage check`: exit code 0 when the folder is sound, 1 when it is damaged, 2 when the command line is wrong.
+// checkCommand is `storage check`.
 func checkCommand() service.Command[Config] {
 	return service.Command[Config]{
 		Name: "check", Args: "[-json] [DIR]",
-		Summary: "check the log and the queues of a stopped storage or RocketMQ broker (default: storePathRootDir); changes nothing",
+		Summary: "check the log and the queues of a stopped storage or RocketMQ broker (default: storePathRootDir); changes nothing;\n                exit code 0 sound, 1 damaged, 2 usage, 3 not checked (in use, not readable)",
 		Run: func(ctx context.Context, c *Config, args []string, out io.Writer) error {
 			return runCheck(ctx, vfs.OS(), c, args, out, terminal(os.Stderr))
 		},
@@ -30,14 +31,26 @@ func checkCommand() service.Command[Config] {
 }
 
 var errDamaged = errdefs.New(errdefs.DataLoss, "DAMAGED", "the folder is damaged").
-	WithRemedy("records: start the storage and repair it with `tandemctl repair NODE --from PEER`; queues: the same, or remove consumequeue/ and tandem/queues, they are built anew from the log")
+	WithRemedy("records: start the storage and repair it with `tandemctl repair NODE --from PEER`; queues: the same, or remove consumequeue/ and tandem/queues, they are built anew from the log; " +
+		"files: bring them back from a copy, or start this node in an empty folder, as a slave of a node that has the log")
+
+const checkUsage = `usage: storage [flags] check [-json] [DIR]
+
+Checks the log and the queues in DIR (default: storePathRootDir) of a stopped storage or RocketMQ broker and changes nothing.
+-json writes one JSON object a line. Exit code: 0 sound; 1 damaged; 2 the command line is wrong, or DIR holds no store; 3 it could
+not be checked: a process uses the folder, or it cannot be read.
+`
 
 // runCheck checks the folder that args name. Progress goes to term unless that is nil.
 func runCheck(ctx context.Context, fsys vfs.FS, c *Config, args []string, out, term io.Writer) error {
 	fs := flag.NewFlagSet("check", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	asJSON := fs.Bool("json", false, "one JSON object a line")
-	if err := fs.Parse(args); err != nil {
+	switch err := fs.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		_, err := io.WriteString(out, checkUsage)
+		return err //nolint:wrapcheck // of the output
+	case err != nil:
 		return errdefs.Invalid("check", "%v; usage: storage check [-json] [DIR]", err)
 	}
 	dir := c.StorePathRootDir

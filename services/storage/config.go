@@ -67,7 +67,7 @@ type Config struct {
 	HA                      HA            `yaml:"ha"`
 	Master                  Upstream      `yaml:"master"`
 	// Only an operator may say so: a slave cuts what does not fit under rollback/; a starting master opens with its own log
-	// and with whoever answers. For a single promotion there is `tandemctl promote --force`.
+	// and with whoever answers. For a single promotion there is `tandemctl promote NODE --force`.
 	AllowDataLoss bool `yaml:"allowDataLoss"`
 
 	// The topic table.
@@ -190,8 +190,22 @@ func (c *Config) checkIdentity() error {
 		return errdefs.Invalid("ha.startFrom", "%q is neither %s nor %s", c.HA.StartFrom, fromFirst, fromLast)
 	case c.StorePathRootDir == "":
 		return errdefs.Invalid("storePathRootDir", "is empty")
+	}
+	return c.checkMaster()
+}
+
+// checkMaster checks what a slave follows.
+func (c *Config) checkMaster() error {
+	switch {
+	case c.BrokerRole == slave && c.BrokerID == 0:
+		return errdefs.Invalid("brokerId", "0 is the master's; %s needs one of its own", slave).WithRemedy("give each node of a broker another brokerId, as 1, 2, ...")
 	case c.BrokerRole == slave && c.Master.Address == "" && len(c.HA.Peers) == 0:
-		return errdefs.Invalid("ha.peers", "a slave needs its group, or a master.address to follow")
+		return errdefs.Invalid("brokerRole", "%s needs its group, ha.peers, or a master.address to follow", slave)
+	case c.BrokerRole == slave && c.Master.Address == "" && len(c.HA.Peers) == 1:
+		return errdefs.Invalid("ha.peers", "has one node only: there is nobody whom this %s could follow", slave).WithRemedy("name all nodes of the group")
+	case c.BrokerRole != slave && c.Master.Address != "" && !c.Master.Legacy:
+		return errdefs.Invalid("master.address", "is for brokerRole %s only, and this node is %s", slave, c.BrokerRole).
+			WithRemedy("set brokerRole: %s, or leave master.address out", slave)
 	case c.Master.Legacy && c.Master.Address == "":
 		return errdefs.Invalid("master.address", "is empty; master.legacy needs the raw address of the RocketMQ broker")
 	case c.Master.Legacy && c.BrokerRole != slave:
@@ -230,6 +244,11 @@ func (c *Config) checkListeners() error {
 	}
 	if c.HAAdvertise == "" {
 		c.HAAdvertise = c.HAListen
+	}
+	for _, own := range []string{c.Listen, c.HAListen, c.Advertise, c.HAAdvertise} {
+		if own == c.Master.Address {
+			return errdefs.Invalid("master.address", "%s is this node itself", own).WithRemedy("name the node to follow")
+		}
 	}
 	if c.BrokerIP1 != "" {
 		if _, err := netip.ParseAddr(c.BrokerIP1); err != nil {
@@ -317,9 +336,11 @@ func (c *Config) checkTimes() error {
 			return errdefs.Invalid(d.key, "%v is not above 0", d.d)
 		}
 	}
-	if c.HAHousekeepingInterval <= c.HASendHeartbeatInterval {
-		return errdefs.Invalid("haHousekeepingInterval", "%v does not exceed haSendHeartbeatInterval %v: links would be dropped between two heartbeats",
-			c.HAHousekeepingInterval, c.HASendHeartbeatInterval)
+	if beat, keep := c.HASendHeartbeatInterval, c.HAHousekeepingInterval; keep <= beat {
+		if keep == defaultConfig().HAHousekeepingInterval { // the other one was set
+			return errdefs.Invalid("haSendHeartbeatInterval", "%v is not below haHousekeepingInterval %v: links would be dropped between two heartbeats", beat, keep)
+		}
+		return errdefs.Invalid("haHousekeepingInterval", "%v does not exceed haSendHeartbeatInterval %v: links would be dropped between two heartbeats", keep, beat)
 	}
 	return nil
 }
@@ -345,8 +366,11 @@ func (c *Config) checkPeers() error {
 		return errdefs.Invalid("ha.maxSlaves", "%d is not within 1 and 256", c.HA.MaxSlaves)
 	}
 	others := max(len(c.HA.Peers)-1, 0)
-	if c.HA.Required < 1 || (others > 0 && c.HA.Required > others) {
-		return errdefs.Invalid("ha.required", "%d is not within 1 and the %d other peers", c.HA.Required, others)
+	switch {
+	case c.HA.Required < 1:
+		return errdefs.Invalid("ha.required", "%d is below 1", c.HA.Required)
+	case others > 0 && c.HA.Required > others:
+		return errdefs.Invalid("ha.required", "%d slaves cannot confirm: ha.peers names %d beside this node", c.HA.Required, others)
 	}
 	for i, p := range c.HA.LegacyPeers {
 		if _, err := netip.ParseAddr(p); err != nil {

@@ -8,8 +8,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/service"
 	"github.com/tandemlog/tandem/pkg/testkit"
 )
 
@@ -25,9 +27,12 @@ func TestTheExampleHasEveryKey(t *testing.T) {
 	}
 	var keys []string
 	for line := range strings.Lines(string(file)) {
-		if !strings.HasPrefix(line, "#") {
+		if strings.TrimSpace(line) != "" {
 			keys = append(keys, line)
 		}
+	}
+	for len(keys) > 0 && !strings.Contains(keys[0], "telemetry:") { // what the file says of itself
+		keys = keys[1:]
 	}
 	n := alone(t)
 	for _, args := range [][]string{{"-print-config"}, {"-print-config", "-config", name}} {
@@ -40,6 +45,18 @@ func TestTheExampleHasEveryKey(t *testing.T) {
 		}
 		if got := sources.ReplaceAllString(out.String(), "\n"); got != strings.Join(keys, "") {
 			t.Errorf("%v prints something else than the file:\n%s", args, got)
+		}
+	}
+}
+
+// TestEveryKeyIsExplained by -print-config, and nothing else is.
+func TestEveryKeyIsExplained(t *testing.T) {
+	if keys, err := service.Undocumented(defaultConfig(), docs); err != nil || len(keys) > 0 {
+		t.Errorf("without an explanation, or without a key: %v, %v", keys, err)
+	}
+	for key := range rocketMQ {
+		if docs[key] != "" {
+			t.Errorf("%s is a key of this service", key)
 		}
 	}
 }
@@ -62,31 +79,54 @@ func TestCongestionControl(t *testing.T) {
 
 func TestConfigNamesTheKey(t *testing.T) {
 	for key, change := range map[string]func(*Config){
-		"brokerRole":                 func(c *Config) { c.BrokerRole = "BOSS" },
-		"brokerId":                   func(c *Config) { c.BrokerID = -1 },
-		"listen":                     func(c *Config) { c.Listen = "127.0.0.1:99999" },
-		"haListen":                   func(c *Config) { c.HAListen = c.Listen },
-		"brokerIP1":                  func(c *Config) { c.BrokerIP1 = "here" },
-		"flushDiskType":              func(c *Config) { c.FlushDiskType = "SOMETIMES" },
-		"messageDelayLevel":          func(c *Config) { c.MessageDelayLevel = "1x" },
-		"mappedFileSizeCommitLog":    func(c *Config) { c.MappedFileSizeCommitLog = 1 << 20 },
-		"haHousekeepingInterval":     func(c *Config) { c.HAHousekeepingInterval = c.HASendHeartbeatInterval },
-		"slaveTimeout":               func(c *Config) { c.SlaveTimeout = 0 },
-		"ha.peers":                   func(c *Config) { c.HA.Peers = []string{"other:10911", "third:10911"} },
-		"ha.peers[1]":                func(c *Config) { c.HA.Peers = []string{c.Listen, c.Listen} },
-		"ha.required":                func(c *Config) { c.HA.Required = 2; c.HA.Peers = []string{c.Listen, "b:1"} },
-		"ha.legacyPeers[0]":          func(c *Config) { c.HA.LegacyPeers = []string{"name"} },
-		"master.address":             func(c *Config) { c.BrokerRole = slave; c.HA.Peers = []string{c.Listen}; c.Master.Legacy = true },
+		"brokerRole":              func(c *Config) { c.BrokerRole = "BOSS" },
+		"brokerId":                func(c *Config) { c.BrokerID = -1 },
+		"listen":                  func(c *Config) { c.Listen = "127.0.0.1:99999" },
+		"haListen":                func(c *Config) { c.HAListen = c.Listen },
+		"brokerIP1":               func(c *Config) { c.BrokerIP1 = "here" },
+		"flushDiskType":           func(c *Config) { c.FlushDiskType = "SOMETIMES" },
+		"messageDelayLevel":       func(c *Config) { c.MessageDelayLevel = "1x" },
+		"mappedFileSizeCommitLog": func(c *Config) { c.MappedFileSizeCommitLog = 1 << 20 },
+		"haHousekeepingInterval":  func(c *Config) { c.HAHousekeepingInterval = c.HASendHeartbeatInterval },
+		"slaveTimeout":            func(c *Config) { c.SlaveTimeout = 0 },
+		"ha.peers":                func(c *Config) { c.HA.Peers = []string{"other:10911", "third:10911"} },
+		"ha.peers[1]":             func(c *Config) { c.HA.Peers = []string{c.Listen, c.Listen} },
+		"ha.required":             func(c *Config) { c.HA.Required = 2; c.HA.Peers = []string{c.Listen, "b:1"} },
+		"ha.legacyPeers[0]":       func(c *Config) { c.HA.LegacyPeers = []string{"name"} },
+		"master.address": func(c *Config) {
+			c.BrokerRole, c.BrokerID = slave, 1
+			c.HA.Peers = []string{c.Listen, "b:1"}
+			c.Master.Legacy = true
+		},
 		"mappedFileSizeConsumeQueue": func(c *Config) { c.MappedFileSizeConsumeQueue = 21 },
 		"tls.certFile":               func(c *Config) { c.TLS.CertFile, c.TLS.KeyFile = "/missing", "/missing" },
 		"tls":                        func(c *Config) { c.TLS.CertFile = "/missing" },
 		"ha.congestionControl":       func(c *Config) { c.HA.CongestionControl = "bogus" },
+		"configsync.address":         func(c *Config) { c.ConfigSync.Address = "configsync" },
+		"configsync":                 func(c *Config) { c.AutoCreateTopicEnable = false },
 	} {
 		c := defaultConfig()
 		change(c)
 		e := errdefs.As(c.Validate())
 		if e == nil || e.Class != errdefs.InvalidArgument || !strings.HasPrefix(e.Field, strings.TrimSuffix(key, "File")) {
 			t.Errorf("%s: %v", key, e)
+		}
+	}
+	for text, change := range map[string]func(*Config){
+		"master.address: is for brokerRole SLAVE only, and this node is ASYNC_MASTER": func(c *Config) { c.Master.Address = "a:10911" },
+		"master.address: 127.0.0.1:10911 is this node itself":                         func(c *Config) { c.BrokerRole, c.BrokerID, c.Master.Address = slave, 1, c.Listen },
+		"master.address: 127.0.0.1:10912 is this node itself":                         func(c *Config) { c.BrokerRole, c.BrokerID, c.Master.Address = slave, 1, c.HAListen },
+		"brokerId: 0 is the master's":                                                 func(c *Config) { c.BrokerRole, c.Master.Address = slave, "a:10911" },
+		"brokerRole: SLAVE needs its group":                                           func(c *Config) { c.BrokerRole, c.BrokerID = slave, 1 },
+		"ha.peers: has one node only":                                                 func(c *Config) { c.BrokerRole, c.BrokerID, c.HA.Peers = slave, 1, []string{c.Listen} },
+		"haSendHeartbeatInterval: 1m0s is not below haHousekeepingInterval 20s":       func(c *Config) { c.HASendHeartbeatInterval = time.Minute },
+		"haHousekeepingInterval: 3s does not exceed haSendHeartbeatInterval 5s":       func(c *Config) { c.HAHousekeepingInterval = 3 * time.Second },
+		"ha.required: -1 is below 1":                                                  func(c *Config) { c.HA.Required = -1 },
+	} {
+		c := defaultConfig()
+		change(c)
+		if err := c.Validate(); err == nil || !strings.HasPrefix(err.Error(), text) {
+			t.Errorf("%q: %v", text, err)
 		}
 	}
 	if err := defaultConfig().Validate(); err != nil {

@@ -77,8 +77,14 @@ func (n *node) flipUnit(topic string, queue int32, queueOffset int64) {
 // rot is what rots of a store: a body, a property, a size field and a queue unit in the middle of closed files.
 type rot struct{ body, property, size, unit *storagev1.PutResult }
 
+// rot spoils a node's files, of a running one after a flush, as its newest units are in memory before.
 func (n *node) rot(all []*storagev1.PutResult) rot {
 	n.t.Helper()
+	if n.conn != nil {
+		if _, err := n.admin().FlushNow(n.t.Context(), &storagev1.FlushNowRequest{}); err != nil {
+			n.t.Fatal(err)
+		}
+	}
 	r := rot{all[20], all[60], all[100], all[140]}
 	n.flipLog(r.body.GetOffset() + 200)
 	n.flipLog(r.property.GetOffset() + int64(r.property.GetSize()) - 30)
@@ -284,7 +290,7 @@ func must1(t testing.TB) func(d []*storagev1.Damage, _ *storagev1.ScrubSummary, 
 	}
 }
 
-// readsAllBut reads every message by its offset; those that are rotten are an error and nothing else.
+// readsAllBut reads every message by its offset; those that are rotten are an error that says so, and nothing else.
 func (n *node) readsAllBut(all []*storagev1.PutResult, rotten ...*storagev1.PutResult) {
 	n.t.Helper()
 	for i, p := range all {
@@ -292,6 +298,8 @@ func (n *node) readsAllBut(all []*storagev1.PutResult, rotten ...*storagev1.PutR
 		switch bad := slices.Contains(rotten, p); {
 		case bad && err == nil:
 			n.t.Errorf("the rotten record at %d can be read", p.GetOffset())
+		case bad && (asError(err).Reason != "RECORD_CORRUPT" || !strings.Contains(asError(err).Remedy, "tandemctl repair")):
+			n.t.Errorf("the rotten record at %d: %v", p.GetOffset(), err)
 		case !bad && err != nil:
 			n.t.Errorf("the record at %d: %v", p.GetOffset(), err)
 		case !bad && !bytes.Equal(m.GetMessage().GetMessage().GetBody(), noise(500+i*37%3000)):
@@ -356,9 +364,9 @@ func TestARepairTakesOnlyItsOwnHistory(t *testing.T) {
 		source *node
 		reason string
 	}{
-		"another history": {other, "another history"},
-		"damaged too":     {damaged, "damaged"},
-		"too short":       {short, "does not have"},
+		"another history": {other, "HISTORY_DIFFERS: "},
+		"damaged too":     {damaged, "SOURCE_DAMAGED: "},
+		"too short":       {short, "SOURCE_LACKS: "},
 	} {
 		var ranges []*storagev1.RepairedRange
 		var sum *storagev1.RepairSummary

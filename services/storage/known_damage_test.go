@@ -60,9 +60,6 @@ func TestStatusShowsWhatAScrubFound(t *testing.T) {
 	for _, n := range nodes {
 		n.awaitEnd(master.end64())
 	}
-	if _, err := sick.admin().FlushNow(t.Context(), &storagev1.FlushNowRequest{}); err != nil { // the queues' units are in their files then
-		t.Fatal(err)
-	}
 	sick.rot(all)
 	if _, _, err := sick.scrub(&storagev1.ScrubRequest{}); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
@@ -122,7 +123,7 @@ func TestASlaveStartsWhereTheMastersLogDoes(t *testing.T) {
 // TestRefusals: each link that does not come about says why, and what to do, on the slave's own Status.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	master := alone(t).start().awaitOpen()
+	master := newNode(t, 7, asyncMaster).start().awaitOpen()
 	master.fill(20)
 	end := master.end64()
 	twin := follower(t, 5, master).start()
@@ -133,7 +134,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		"another cluster":     {"WRONG_CLUSTER", func(c *Config) { c.BrokerClusterName = "other" }},
 		"another broker":      {"WRONG_CLUSTER", func(c *Config) { c.BrokerName = "other" }},
-		"the master's own id": {"", func(c *Config) { c.BrokerID = 0 }},
+		"the master's own id": {"", func(c *Config) { c.BrokerID = 7 }},
 		"another slave's id":  {"", func(c *Config) { c.BrokerID = 5 }},
 		"nobody there":        {"", func(c *Config) { c.Master.Address = freeAddr(t) }},
 		"a raw port":          {"", func(c *Config) { c.Master.Address = master.cfg.HAListen }},
@@ -180,7 +181,19 @@ func TestAnotherFileSizeIsRefused(t *testing.T) {
 	if got := empty.status().GetFileSize(); got != 8<<20 {
 		t.Errorf("the empty slave has files of %d bytes", got)
 	}
-	same(t, other, empty)
+	// A size that its config names is meant: the first start says so, not the second.
+	wrong := follower(t, 3, other).start()
+	st := wrong.await("a refusal", func(st *storagev1.StatusResponse) bool {
+		return st.GetUpstream().GetState() == storagev1.LinkState_LINK_STATE_REFUSED
+	})
+	if up := st.GetUpstream(); up.GetReason() != "FILE_SIZE_DIFFERS" || !strings.Contains(up.GetRemedy(), "mappedFileSizeCommitLog is 262144 here") ||
+		!strings.Contains(up.GetRemedy(), "8388608") || st.GetWatermarks().GetWrittenOffset() != 0 {
+		t.Errorf("an explicit other size: %v", st)
+	}
+	wrong.halt()
+	wrong.change(large)
+	wrong.start().awaitEnd(other.end64())
+	same(t, other, empty, wrong)
 }
 
 // TestRefuseWithoutReplicas: with it set nothing is taken while slaves are missing.

@@ -16,8 +16,8 @@ func main() {
 	os.Exit(service.Main(service.Spec[Config]{
 		Name: "storage", Version: version,
 		Summary:   "keeps the commitLog of a broker, streams it to slaves or follows a master",
-		NewConfig: defaultConfig,
-		Validate:  (*Config).Validate,
+		NewConfig: defaultConfig, Docs: docs, Foreign: rocketMQ,
+		Validate: (*Config).Validate,
 		Health: func(ctx context.Context, c *Config) error {
 			return grpcx.CheckLocal(ctx, c.Listen, c.tls())
 		},

@@ -32,6 +32,21 @@ func (n *node) metrics() string {
 	return body
 }
 
+// A group whose configs make no node master says what makes one.
+func TestAGroupOfSlavesOnly(t *testing.T) {
+	t.Parallel()
+	g := group(t, syncMaster, 1)
+	for _, n := range g {
+		n.change(func(c *Config) { c.BrokerRole, c.BrokerID = slave, c.BrokerID+5 })
+		n.start()
+	}
+	for _, n := range g {
+		n.await("the reason", func(st *storagev1.StatusResponse) bool {
+			return st.GetReason() == "NO_OPEN_MASTER" && strings.Contains(st.GetRemedy(), "brokerRole SYNC_MASTER") && !strings.Contains(st.GetRemedy(), "no answer")
+		})
+	}
+}
+
 // A slave that no master is there for says so, in Status, to who puts, and at /readyz, and says what to do.
 func TestASlaveWithoutAMaster(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -74,23 +75,9 @@ func (r *reasons) visit(fset *token.FileSet, f *ast.File) {
 
 // TestEveryReasonHasARemedy walks all reasons that Status may show.
 func TestEveryReasonHasARemedy(t *testing.T) {
-	root := testkit.ModuleRoot(t)
 	r := &reasons{consts: map[string]string{}, all: map[string]bool{}}
 	fset := token.NewFileSet()
-	var files []*ast.File
-	for _, dir := range shown {
-		err := filepath.WalkDir(filepath.Join(root, dir), func(name string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || strings.Contains(name, "memfs") {
-				return err
-			}
-			f, err := parser.ParseFile(fset, name, nil, 0)
-			files = append(files, f)
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	files := shownSources(t, fset)
 	for _, f := range files {
 		ast.Inspect(f, func(n ast.Node) bool {
 			if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == len(spec.Names) {
@@ -116,5 +103,49 @@ func TestEveryReasonHasARemedy(t *testing.T) {
 	}
 	for _, at := range r.bare {
 		t.Errorf("%s: a reason without a remedy", at)
+	}
+}
+
+// shownSources parses what is shown.
+func shownSources(t *testing.T, fset *token.FileSet) []*ast.File {
+	t.Helper()
+	root := testkit.ModuleRoot(t)
+	var files []*ast.File
+	for _, dir := range shown {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(name string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || strings.Contains(name, "memfs") {
+				return err
+			}
+			f, err := parser.ParseFile(fset, name, nil, 0)
+			files = append(files, f)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return files
+}
+
+var orders = regexp.MustCompile("`tandemctl (promote|demote|scrub|repair)(`| [^N%][^`]*`)")
+
+// TestRemediesAreWholeCommands: an order to a node names it.
+func TestRemediesAreWholeCommands(t *testing.T) {
+	fset := token.NewFileSet()
+	seen := 0
+	for _, f := range shownSources(t, fset) {
+		ast.Inspect(f, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+				text, _ := strconv.Unquote(lit.Value)
+				seen += strings.Count(text, "`tandemctl ")
+				if bad := orders.FindString(text); bad != "" {
+					t.Errorf("%s: %s names no node", fset.Position(lit.Pos()), bad)
+				}
+			}
+			return true
+		})
+	}
+	if seen < 5 {
+		t.Errorf("only %d commands found", seen)
 	}
 }

@@ -38,6 +38,9 @@ func (a *app) ready(context.Context) error {
 	return errNotReady.With("reason", reason).WithRemedy("%s", remedy)
 }
 
+// reasonSavedRole hinders nothing: what the config says of the role is not what holds.
+const reasonSavedRole = "ROLE_NOT_AS_CONFIGURED"
+
 // status composes the answer of Status.
 func (a *app) status() *storagev1.StatusResponse {
 	st := a.role.State()
@@ -50,6 +53,10 @@ func (a *app) status() *storagev1.StatusResponse {
 		},
 		Epochs: rpc.Epochs(st.Lineage.Epochs), PromisedEpoch: st.Lineage.Promise.Epoch, Whole: st.Lineage.Whole(),
 		FileSize: a.log.FileSize(), StartedAt: timestamppb.New(started), Version: a.env.Version,
+	}
+	if saved := st.Role.Master(); saved != roles[a.cfg.BrokerRole].Master() && (out.GetReason() == "" || out.GetReason() == role.ReasonSlave) {
+		out.Reason, out.Remedy = reasonSavedRole, "none is needed where promote or demote has made it so: the saved role holds, not brokerRole: "+a.cfg.BrokerRole+
+			"; set brokerRole to what the node is, or promote or demote it"
 	}
 	if st.Role.Master() {
 		out.RequiredAcks = int32(a.cfg.HA.Required) //nolint:gosec // a handful of slaves

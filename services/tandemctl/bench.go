@@ -50,7 +50,7 @@ func (a *app) benchCommand() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error { return wantsCommand(cmd) },
 	}
 	cmd.AddCommand(
 		a.oneBench("put", "Measure puts of one call each", (*load).putEach),

@@ -1,6 +1,6 @@
 // Tandemctl is Tandem's command line: it puts and reads messages, shows what nodes do, compares their logs, does the same
-// for a ledger's group, and starts a playground of either on one machine. Everything it does is a public gRPC call (pkg/client),
-// but for the playground, which starts `storage` or `ledger` binaries as child processes.
+// for a ledger's group, looks after topics, groups and offsets, and starts a playground on one machine. Everything it does is a
+// public gRPC call (pkg/client), but for the playground, which starts `storage`, `configsync` or `ledger` binaries as child processes.
 //
 //	main.go          signals and exit code
 //	root.go          global flags, the client that commands share
@@ -9,7 +9,7 @@
 //	words.go         line width, names of flags and of this program in what is said, the message limit
 //	input.go         stdin that a signal interrupts
 //	put.go get.go tail.go status.go verify.go queues.go flush.go range.go playground.go change.go rollback.go replay.go
-//	scrub.go repair.go bench.go ledger.go ledger_*.go
+//	scrub.go repair.go bench.go ledger.go ledger_*.go topic.go group.go offset.go config.go config_*.go
 //	                 one command each, or a few that belong together
 //
 // Commands write results to stdout and everything else to stderr; nothing needs a terminal, and where there is one status

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -130,6 +131,13 @@ func explain(err error) (what string, next []string) {
 		}
 		return what, append(next, ledgerAdvice(e)...)
 	}
+	var ofConfig *configError
+	if errors.As(err, &ofConfig) {
+		if e.Reason == client.ErrUnreachable.Reason && strings.Contains(what, "connection refused") {
+			next = nil // the advice below says it better
+		}
+		return what, append(next, configAdvice(e)...)
+	}
 	if e.Reason == client.ErrOutcomeUnknown.Reason {
 		return what, []string{"look for it with `tandemctl get` before putting it again, or put with --resend and accept that it may be there twice"}
 	}
@@ -139,16 +147,19 @@ func explain(err error) (what string, next []string) {
 	return what, append(next, advice(e)...)
 }
 
+// somethingIsThere matches what an address says where a process listens that is not understood, or does not answer.
+var somethingIsThere = regexp.MustCompile("no answer from |server preface|handshake|tls: |x509: ")
+
 // advice is what this command line can offer beyond the error's own remedy.
 func advice(e *errdefs.Error) []string {
 	switch e.Reason {
 	case client.ErrUnreachable.Reason:
-		if strings.Contains(e.Msg, "no answer from ") {
-			return nil // something is there
+		if somethingIsThere.MatchString(e.Msg) {
+			return nil
 		}
 		return []string{"is a storage running there? `tandemctl playground` starts a master and slaves", "name other addresses with --addr or " + addrVar}
 	case client.ErrNoMaster.Reason:
-		return []string{"`tandemctl status` shows each node's role and what keeps it from being master", "`tandemctl promote NODE` makes a node the master"}
+		return noMasterAdvice(e.Msg)
 	case "NOT_MASTER":
 		if m := e.Meta["master"]; m != "" {
 			return []string{"the master is " + m + ": use --addr " + m}
@@ -171,6 +182,19 @@ func advice(e *errdefs.Error) []string {
 	return nil
 }
 
+// noMasterAdvice offers another master only where none is on its way: not where a master waits for others, or where a node that was
+// not reached may be one.
+func noMasterAdvice(msg string) []string {
+	next := []string{"`tandemctl status` shows each node's role and what keeps it from being master"}
+	switch {
+	case strings.Contains(msg, "is a master but not open"):
+		return next
+	case strings.Contains(msg, "is not reached"):
+		return append(next, "start the nodes that are not reached: a master opens again by itself; only if it will not come back, `tandemctl promote NODE` makes another node the master")
+	}
+	return append(next, "`tandemctl promote NODE` makes a node the master")
+}
+
 // unknownCommand is the root's check of arguments: there are none but commands.
 func (a *app) unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
@@ -187,6 +211,16 @@ func (a *app) unknownCommand(cmd *cobra.Command, args []string) error {
 	}
 	slices.Sort(names)
 	return usagef("there is no command %q; there are %s", args[0], strings.Join(names, ", "))
+}
+
+// wantsCommand is the error of a command that is nothing but the name of others.
+func wantsCommand(cmd *cobra.Command) error {
+	var names []string
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
+	}
+	slices.Sort(names)
+	return usagef("%s wants one of its commands: %s; see %s --help", cmd.CommandPath(), strings.Join(names, ", "), cmd.CommandPath())
 }
 
 // flagError names the nearest flag to one that does not exist.

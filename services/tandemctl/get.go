@@ -106,6 +106,9 @@ func (a *app) getOffset(ctx context.Context, f *readFlags, offset int64) error {
 }
 
 func (a *app) get(ctx context.Context, f *readFlags) error {
+	if f.topic == "" {
+		return usagef("--topic is missing, or --offset for the record at an offset of the log; `tandemctl queues` lists topics")
+	}
 	if err := f.check(); err != nil {
 		return err
 	}

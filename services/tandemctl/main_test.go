@@ -49,6 +49,9 @@ func fakeStorage(how string) int {
 	if err != nil {
 		return 2
 	}
+	if strings.HasSuffix(*name, "configsync.yaml") {
+		return fakeConfigSync(b)
+	}
 	var c nodeConfig
 	if err := yaml.UnmarshalWithOptions(b, &c, yaml.Strict()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -175,6 +178,7 @@ func startCtl(t *testing.T, addr string, args ...string) (out, errOut *syncBuffe
 
 var (
 	regexpDuration = regexp.MustCompile(`\([0-9.]+m?s\)`)
+	regexpAgo      = regexp.MustCompile(`[0-9.]+m?s ago`)
 	regexpSpaces   = regexp.MustCompile(` +`)
 )
 

@@ -88,6 +88,44 @@ FLUSH_SLAVE_TIMEOUT  1             1        0      1             0       ID1
 	}
 }
 
+// Where no node takes puts, another master is offered only where none is on its way.
+func TestPutWithoutAMaster(t *testing.T) {
+	t.Parallel()
+	const offer = "`tandemctl promote NODE`"
+	a, b := clienttest.Start(t, clienttest.Options{Slave: true}), clienttest.Start(t, clienttest.Options{Slave: true})
+	follows := func(state storagev1.LinkState) {
+		a.OnStatus(func(st *storagev1.StatusResponse) {
+			st.Upstream = &storagev1.UpstreamStatus{Address: b.Addr(), State: state}
+		})
+	}
+	follows(storagev1.LinkState_LINK_STATE_DISCONNECTED)
+	put := func() result {
+		r := ctl(t, a.Addr(), "", "put", "--topic", "t", "--timeout", "1s", "x")
+		r.err = strings.NewReplacer(a.Addr(), "A", b.Addr(), "B").Replace(r.err)
+		if r.code != exitFailed || !strings.Contains(r.err, "`tandemctl status` shows") {
+			t.Errorf("%+v", r)
+		}
+		return r
+	}
+	if r := put(); !strings.Contains(r.err, "no node takes puts: A is a slave without a link to B, B is a slave\n") || !strings.Contains(r.err, "  -> "+offer+" makes a node the master\n") {
+		t.Errorf("slaves only: %s", r.err)
+	}
+	follows(storagev1.LinkState_LINK_STATE_IN_SYNC)
+	if r := put(); !strings.Contains(r.err, ": A is a slave of B, B is a slave\n") {
+		t.Errorf("a chain: %s", r.err)
+	}
+	b.OnStatus(func(st *storagev1.StatusResponse) {
+		st.Role, st.Reason, st.Remedy = storagev1.Role_ROLE_SYNC_MASTER, "NOT_ENOUGH_NODES", "start the other nodes"
+	})
+	if r := put(); !strings.Contains(r.err, "B is a master but not open (NOT_ENOUGH_NODES)") || !strings.Contains(r.err, "  -> start the other nodes\n") || strings.Contains(r.err, offer) {
+		t.Errorf("a master that waits: %s", r.err)
+	}
+	b.Stop()
+	if r := put(); !strings.Contains(r.err, "B is not reached") || !strings.Contains(r.err, "  -> start the nodes that are not reached") || !strings.Contains(r.err, offer+" makes another node") {
+		t.Errorf("a node that is away: %s", r.err)
+	}
+}
+
 func TestPutErrors(t *testing.T) {
 	s := clienttest.Start(t, clienttest.Options{Slave: true})
 	ctl(t, s.Addr(), "", "put", "--topic", "t", "--timeout", "100ms", "x").want(t, exitFailed, "",

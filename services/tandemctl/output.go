@@ -160,6 +160,17 @@ func preview(body []byte, limit int) string {
 	return s
 }
 
+// are writes "no slave is", "1 slave is", "2 slaves are".
+func are(n int, one string) string {
+	switch n {
+	case 0:
+		return "no " + one + " is"
+	case 1:
+		return plural(n, one) + " is"
+	}
+	return plural(n, one) + " are"
+}
+
 // plural writes "1 message", "2 messages".
 func plural(n int, one string) string {
 	if n == 1 {

@@ -28,6 +28,8 @@ type playFlags struct {
 	bin       string
 	ledger    bool
 	ledgerBin string
+	configBin string
+	noConfig  bool
 	ready     time.Duration
 	runsFor   time.Duration
 	fileSize  int64
@@ -38,9 +40,9 @@ func (a *app) playgroundCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "playground",
 		Short: "Start a master and slaves, or a ledger's group, on this machine and say what to try",
-		Long: "Start a master and its slaves as child processes on free loopback ports, wait until they are in sync, and\n" +
-			"print their addresses and what to try; with --ledger a ledger's group of three nodes instead. Ctrl-C stops all;\n" +
-			"the data stays where the last line says. The same --dir again goes on with its data.",
+		Long: "Start a master and its slaves as child processes on free loopback ports, each with a config sync node beside it, wait\n" +
+			"until they are in sync, and print their addresses and what to try; with --ledger a ledger's group of three nodes\n" +
+			"instead. Ctrl-C stops all; the data stays where the last line says. The same --dir again goes on with its data.",
 		Example: "  tandemctl playground\n" +
 			"  tandemctl playground --ledger\n" +
 			"  tandemctl playground --slaves 3 --acks 2 --dir ./play\n" +
@@ -56,6 +58,8 @@ func (a *app) playgroundCommand() *cobra.Command {
 	fs.StringVar(&f.from, "from", "", "begin with a copy of this `store` folder that RocketMQ (or Tandem) wrote")
 	fs.BoolVar(&f.ledger, "ledger", false, "a ledger's group of three nodes instead of storages")
 	fs.StringVar(&f.ledgerBin, "ledger-bin", "", "the ledger `binary`; empty: beside tandemctl, or in PATH")
+	fs.BoolVar(&f.noConfig, "no-configsync", false, "storages only: no topics, groups and offsets")
+	fs.StringVar(&f.configBin, "configsync-bin", "", "the configsync `binary`; empty: beside tandemctl, or in PATH")
 	fs.StringVar(&f.bin, "storage-bin", "", "the storage `binary`; empty: beside tandemctl, or in PATH")
 	fs.DurationVar(&f.ready, "ready-timeout", time.Minute, "longest `time` until the nodes are in sync")
 	fs.DurationVar(&f.runsFor, "for", 0, "stop after this `time`; 0: at Ctrl-C")
@@ -83,7 +87,7 @@ func (a *app) playground(ctx context.Context, f *playFlags) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	bin, err := f.binary()
+	bin, configBin, err := f.binaries()
 	if err != nil {
 		return err
 	}
@@ -102,7 +106,7 @@ func (a *app) playground(ctx context.Context, f *playFlags) error {
 	if err != nil {
 		return err
 	}
-	p := &playground{a: a, f: f, bin: bin}
+	p := &playground{a: a, f: f, bin: bin, configBin: configBin}
 	err = p.prepare()
 	if err == nil {
 		err = errors.Join(p.play(ctx), p.stop())
@@ -125,6 +129,9 @@ func (p *playground) leave() {
 	}
 	if p.f.async {
 		how += " --async"
+	}
+	if p.f.noConfig {
+		how += " --no-configsync"
 	}
 	if p.f.ledger {
 		how = "--ledger"
@@ -159,12 +166,17 @@ func claim(dir string) (io.Closer, error) {
 	return lock, nil
 }
 
-// binary finds the binary to start.
-func (f *playFlags) binary() (string, error) {
+// binaries finds those to start; of config sync "" where there is none.
+func (f *playFlags) binaries() (bin, configBin string, err error) {
 	if f.ledger {
-		return serviceBinary("ledger", f.ledgerBin)
+		bin, err = serviceBinary("ledger", f.ledgerBin)
+		return bin, "", err
 	}
-	return serviceBinary("storage", f.bin)
+	if bin, err = serviceBinary("storage", f.bin); err != nil || f.noConfig {
+		return bin, "", err
+	}
+	configBin, err = serviceBinary("configsync", f.configBin)
+	return bin, configBin, err
 }
 
 // serviceBinary finds a service's binary; name is what its flag says.
@@ -193,12 +205,12 @@ func serviceBinary(service, name string) (string, error) {
 
 // play starts all nodes and returns when ctx or --for ends, or a node will not start.
 func (p *playground) play(ctx context.Context) error {
-	for _, n := range p.nodes {
+	for _, n := range p.all() {
 		if err := p.start(n); err != nil {
 			return err
 		}
 	}
-	what, await, introduce := fmt.Sprintf("a master and %s", plural(len(p.nodes)-1, "slave")), p.awaitSync, p.introduce
+	what, await, introduce := fmt.Sprintf("a master and %s", plural(len(p.nodes)-1, "slave")), p.awaitStorages, p.introduce
 	if p.f.ledger {
 		what, await, introduce = plural(len(p.nodes), "node"), p.awaitGroup, p.introduceGroup
 	}
@@ -223,14 +235,14 @@ func (p *playground) play(ctx context.Context) error {
 
 // mind tells of nodes that end until ctx does, or none is left.
 func (p *playground) mind(ctx context.Context) error {
-	for running := len(p.nodes); running > 0; {
+	for running := len(p.all()); running > 0; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case n := <-p.exits:
 			running--
 			sayf(p.a.out, "\n%s (pid %d) has ended: %s\n  start it again:  %s -config %s\n  its log:         %s\n",
-				n.name, n.pid, n.ended(), p.bin, n.config, n.logFile)
+				n.name, n.pid, n.ended(), n.bin, n.config, n.logFile)
 		}
 	}
 	return errdefs.New(errdefs.Unavailable, "ALL_ENDED", "all nodes have ended").WithRemedy("their logs are under %s", p.f.dir)
@@ -246,6 +258,7 @@ func (p *playground) introduce() {
 	say(w, "\nReady.")
 	say(w)
 	table(w, []string{"NODE", "GRPC", "RAW", "DEBUG", "PID", "FOLDER"}, rows)
+	p.listConfigs(w)
 	sayf(w, "\nTry, in another terminal:\n\n  export %s=%s\n", addrVar, p.addresses())
 	ctl := p.a.name()
 	sayf(w, "  %[1]s put --topic demo hello\n  %[1]s get --topic demo\n  %[1]s tail --topic demo\n  %[1]s status -w\n", ctl)
@@ -255,5 +268,6 @@ func (p *playground) introduce() {
 		sayf(w, "  %[1]s verify %[2]s %[3]s\n  %[1]s get --addr %[3]s --topic demo   # read from a slave\n", ctl, master.listen, slave.listen)
 		sayf(w, "  kill -9 %d   # %s; then put, and look at status\n", slave.pid, slave.name)
 	}
+	p.introduceConfigs(w)
 	sayf(w, "  curl -s http://%s/metrics\n\nCtrl-C stops everything.\n", master.debugListen)
 }

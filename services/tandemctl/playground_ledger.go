@@ -62,7 +62,7 @@ func (p *playground) prepareGroup() error {
 		name := fmt.Sprintf("n%d", id)
 		root := filepath.Join(p.f.dir, name)
 		p.nodes = append(p.nodes, &playNode{
-			name: name, id: id, dir: filepath.Join(root, "data"), config: filepath.Join(root, "ledger.yaml"), logFile: filepath.Join(root, "ledger.log"),
+			name: name, id: id, bin: p.bin, dir: filepath.Join(root, "data"), config: filepath.Join(root, "ledger.yaml"), logFile: filepath.Join(root, "ledger.log"),
 			listen: ports[2*id], debugListen: ports[2*id+1],
 		})
 		if err := os.MkdirAll(filepath.Join(root, "data"), 0o755); err != nil {

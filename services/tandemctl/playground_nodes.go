@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -22,18 +23,23 @@ import (
 // stopBudget is what a node gets to stop before it is killed; above the storage's own shutdownTimeout.
 const stopBudget = 25 * time.Second
 
-// playground is a master, nodes[0], and its slaves; or the members of a ledger's group.
+// playground is a master, nodes[0], and its slaves, with a config sync node beside each; or the members of a ledger's group.
 type playground struct {
-	a     *app
-	f     *playFlags
-	bin   string
-	nodes []*playNode
-	exits chan *playNode // each node once, when its process has ended
+	a         *app
+	f         *playFlags
+	bin       string
+	configBin string // of config sync; "": there is none
+	nodes     []*playNode
+	configs   []*playNode
+	exits     chan *playNode // each node once, when its process has ended
 }
+
+// all are the nodes in the order in which they are started.
+func (p *playground) all() []*playNode { return slices.Concat(p.nodes, p.configs) }
 
 // playNode is one child process.
 type playNode struct {
-	name                          string
+	name, bin                     string
 	id                            int
 	dir                           string // of the data
 	config, logFile               string
@@ -64,8 +70,13 @@ type nodeConfig struct {
 	Listen                  string           `yaml:"listen"`
 	HAListen                string           `yaml:"haListen"`
 	MappedFileSizeCommitLog int64            `yaml:"mappedFileSizeCommitLog,omitempty"`
+	ConfigSync              *addressSection  `yaml:"configsync,omitempty"`
 	HA                      haSection        `yaml:"ha"`
 	Telemetry               telemetrySection `yaml:"telemetry"`
+}
+
+type addressSection struct {
+	Address string `yaml:"address"`
 }
 
 type telemetrySection struct {
@@ -83,6 +94,9 @@ func (p *playground) configOf(n *playNode) ([]byte, error) {
 		BrokerClusterName: "playground", BrokerName: "broker-a", BrokerID: n.id, BrokerRole: "SLAVE",
 		StorePathRootDir: n.dir, Listen: n.listen, HAListen: n.haListen,
 		HA: haSection{Required: max(p.f.acks, 1)}, Telemetry: telemetrySection{DebugListen: n.debugListen},
+	}
+	if len(p.configs) > 0 {
+		c.ConfigSync = &addressSection{Address: p.configs[n.id].listen}
 	}
 	for _, peer := range p.nodes {
 		c.HA.Peers = append(c.HA.Peers, peer.listen)
@@ -108,11 +122,11 @@ func (p *playground) prepare() error {
 
 // prepareStorages makes folders, copies the store to begin with, chooses ports and writes a configuration for each node.
 func (p *playground) prepareStorages() error {
-	ports, err := freePorts(3 * (p.f.slaves + 1))
+	ports, err := freePorts(5 * (p.f.slaves + 1))
 	if err != nil {
 		return err
 	}
-	p.exits = make(chan *playNode, p.f.slaves+1)
+	p.exits = make(chan *playNode, 2*(p.f.slaves+1))
 	for id := range p.f.slaves + 1 {
 		name := "master"
 		if id > 0 {
@@ -120,7 +134,7 @@ func (p *playground) prepareStorages() error {
 		}
 		root := filepath.Join(p.f.dir, name)
 		p.nodes = append(p.nodes, &playNode{
-			name: name, id: id, dir: filepath.Join(root, "data"), config: filepath.Join(root, "storage.yaml"), logFile: filepath.Join(root, "storage.log"),
+			name: name, id: id, bin: p.bin, dir: filepath.Join(root, "data"), config: filepath.Join(root, "storage.yaml"), logFile: filepath.Join(root, "storage.log"),
 			listen: ports[3*id], haListen: ports[3*id+1], debugListen: ports[3*id+2],
 		})
 		if err := os.MkdirAll(filepath.Join(root, "data"), 0o755); err != nil {
@@ -131,6 +145,9 @@ func (p *playground) prepareStorages() error {
 		if err := p.takeOver(); err != nil {
 			return err
 		}
+	}
+	if err := p.prepareConfigs(ports[3*len(p.nodes):]); err != nil {
+		return err
 	}
 	for _, n := range p.nodes {
 		b, err := p.configOf(n)
@@ -178,13 +195,13 @@ func (p *playground) start(n *playNode) error {
 		return fmt.Errorf("open the log of %s: %w", n.name, err)
 	}
 	defer func() { _ = out.Close() }()               // the child has its own
-	n.cmd = exec.Command(p.bin, "-config", n.config) //nolint:gosec,noctx // the binary that the user means; stopped by stop
+	n.cmd = exec.Command(n.bin, "-config", n.config) //nolint:gosec,noctx // the binary that the user means; stopped by stop
 	n.cmd.Stdout, n.cmd.Stderr = out, out
 	n.cmd.Env = childEnv(os.Environ())
 	// A group of its own: Ctrl-C reaches tandemctl only, which stops the nodes in order; should it be killed they stop as well.
 	n.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := n.cmd.Start(); err != nil {
-		return errdefs.Newf(errdefs.Internal, "START_FAILED", "cannot start %s", p.bin).Wrap(err).WithRemedy("name another binary with --storage-bin or --ledger-bin")
+		return errdefs.Newf(errdefs.Internal, "START_FAILED", "cannot start %s", n.bin).Wrap(err).WithRemedy("name another binary with --storage-bin, --configsync-bin or --ledger-bin")
 	}
 	n.pid, n.done = n.cmd.Process.Pid, make(chan struct{})
 	go func() {
@@ -199,7 +216,7 @@ func (p *playground) start(n *playNode) error {
 func childEnv(env []string) []string {
 	var out []string
 	for _, kv := range env {
-		if !strings.HasPrefix(kv, "TANDEM_STORAGE_") && !strings.HasPrefix(kv, "TANDEM_LEDGER_") {
+		if !strings.HasPrefix(kv, "TANDEM_STORAGE_") && !strings.HasPrefix(kv, "TANDEM_LEDGER_") && !strings.HasPrefix(kv, "TANDEM_CONFIGSYNC_") {
 			out = append(out, kv)
 		}
 	}
@@ -253,11 +270,11 @@ func (p *playground) progress(st *client.NodeStatus) string {
 	return strings.Join(parts, "; ")
 }
 
-// stop ends all nodes, slaves first, and waits for each.
+// stop ends all nodes, those of config sync first, then slaves, and waits for each.
 func (p *playground) stop() error {
 	var failed error
-	for i := len(p.nodes) - 1; i >= 0; i-- {
-		if n := p.nodes[i]; n.done != nil {
+	for _, n := range slices.Backward(p.all()) {
+		if n.done != nil {
 			failed = errors.Join(failed, n.stop(p.a.hurry))
 		}
 	}

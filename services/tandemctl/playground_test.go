@@ -80,7 +80,7 @@ func TestPlayground(t *testing.T) {
 	t.Setenv(fakeVar, "run")
 	t.Setenv("TANDEM_STORAGE_LISTEN", "must not reach the nodes")
 	dir := t.TempDir()
-	out, errOut, stop := startCtl(t, "", "playground", "--storage-bin", self(t), "--dir", dir)
+	out, errOut, stop := startCtl(t, "", "playground", "--no-configsync", "--storage-bin", self(t), "--dir", dir)
 	defer stop()
 	out.waitFor(t, "Ctrl-C stops everything.")
 	addrs := strings.Split(regexp.MustCompile(`export TANDEMCTL_ADDR=(\S+)`).FindStringSubmatch(out.String())[1], ",")
@@ -125,7 +125,7 @@ func TestPlayground(t *testing.T) {
 
 func TestPlaygroundForAWhile(t *testing.T) {
 	t.Setenv(fakeVar, "run")
-	r := ctl(t, "", "", "playground", "--storage-bin", self(t), "--dir", t.TempDir(), "--slaves", "0", "--for", "1ms")
+	r := ctl(t, "", "", "playground", "--no-configsync", "--storage-bin", self(t), "--dir", t.TempDir(), "--slaves", "0", "--for", "1ms")
 	if r.code != exitOK || !strings.Contains(r.out, "Ready.") || strings.Contains(r.out, "verify") {
 		t.Errorf("%+v", r)
 	}
@@ -133,7 +133,7 @@ func TestPlaygroundForAWhile(t *testing.T) {
 
 func TestPlaygroundWithANodeThatDoesNotStart(t *testing.T) {
 	t.Setenv(fakeVar, "broken")
-	r := ctl(t, "", "", "playground", "--storage-bin", self(t), "--dir", t.TempDir())
+	r := ctl(t, "", "", "playground", "--no-configsync", "--storage-bin", self(t), "--dir", t.TempDir())
 	if r.code != exitFailed || !strings.Contains(r.err, "has ended: exit status 3\n    storage: the port is taken\n  -> see ") {
 		t.Errorf("%+v", r)
 	}
@@ -141,7 +141,7 @@ func TestPlaygroundWithANodeThatDoesNotStart(t *testing.T) {
 
 func TestPlaygroundNotReadyInTime(t *testing.T) {
 	t.Setenv(fakeVar, "run")
-	r := ctl(t, "", "", "playground", "--storage-bin", self(t), "--dir", t.TempDir(), "--ready-timeout", "1ns")
+	r := ctl(t, "", "", "playground", "--no-configsync", "--storage-bin", self(t), "--dir", t.TempDir(), "--ready-timeout", "1ns")
 	if r.code != exitFailed || !strings.Contains(r.err, "--ready-timeout") || !strings.Contains(r.out, "Stopped.") {
 		t.Errorf("%+v", r)
 	}
@@ -172,7 +172,7 @@ func TestPlaygroundFromAStore(t *testing.T) {
 	t.Setenv(fakeVar, "run")
 	base, dir := t.TempDir(), t.TempDir()
 	log := store(t, filepath.Join(base, "broker", "store"))
-	args := []string{"playground", "--storage-bin", self(t), "--dir", dir, "--slaves", "0", "--for", "1ms", "--from"}
+	args := []string{"playground", "--no-configsync", "--storage-bin", self(t), "--dir", dir, "--slaves", "0", "--for", "1ms", "--from"}
 
 	r := ctl(t, "", "", append(args, base)...)
 	if r.code != exitUsage || !strings.Contains(r.err, "but these have: "+filepath.Join(base, "broker", "store")) {
@@ -243,7 +243,7 @@ func TestPlaygroundInAHurry(t *testing.T) {
 	a := &app{in: strings.NewReader(""), out: out, errOut: errOut, env: func(string) string { return "" }, hurry: make(chan struct{})}
 	code := make(chan int, 1)
 	go func() {
-		code <- a.run(ctx, []string{"playground", "--storage-bin", self(t), "--dir", t.TempDir(), "--slaves", "0"})
+		code <- a.run(ctx, []string{"playground", "--no-configsync", "--storage-bin", self(t), "--dir", t.TempDir(), "--slaves", "0"})
 	}()
 	out.waitFor(t, "Ready.")
 	cancel()
@@ -259,7 +259,7 @@ func TestPlaygroundTakesNoFolderOfOthers(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "passwd"), []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"playground", "--storage-bin", self(t), "--slaves", "0", "--for", "1ms", "--dir"}
+	args := []string{"playground", "--no-configsync", "--storage-bin", self(t), "--slaves", "0", "--for", "1ms", "--dir"}
 	r := ctl(t, "", "", append(args, dir)...)
 	if r.code != exitUsage || !strings.Contains(r.err, "has files and is no playground's") || strings.Contains(r.out, "rm ") {
 		t.Errorf("%+v", r)
@@ -271,7 +271,7 @@ func TestPlaygroundTakesNoFolderOfOthers(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	own := filepath.Join(dir, "new")
-	if r := ctl(t, "", "", append([]string{"playground", "--async", "--acks", "2", "--slaves", "2", "--storage-bin", self(t), "--for", "1ms", "--dir"}, t.TempDir())...); !strings.Contains(r.out, "playground --slaves 2 --acks 2 --async --dir ") {
+	if r := ctl(t, "", "", append([]string{"playground", "--async", "--acks", "2", "--slaves", "2", "--no-configsync", "--storage-bin", self(t), "--for", "1ms", "--dir"}, t.TempDir())...); !strings.Contains(r.out, "playground --slaves 2 --acks 2 --async --no-configsync --dir ") {
 		t.Errorf("%+v", r)
 	}
 	for range 2 { // made, and taken again
@@ -284,7 +284,7 @@ func TestPlaygroundTakesNoFolderOfOthers(t *testing.T) {
 func TestPlaygroundThatRunsIsLeftAlone(t *testing.T) {
 	t.Setenv(fakeVar, "run")
 	dir := t.TempDir()
-	out, _, stop := startCtl(t, "", "playground", "--storage-bin", self(t), "--dir", dir, "--slaves", "0")
+	out, _, stop := startCtl(t, "", "playground", "--no-configsync", "--storage-bin", self(t), "--dir", dir, "--slaves", "0")
 	defer stop()
 	out.waitFor(t, "Ready.")
 	config := filepath.Join(dir, "master", "storage.yaml")
@@ -292,7 +292,7 @@ func TestPlaygroundThatRunsIsLeftAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := ctl(t, "", "", "playground", "--storage-bin", self(t), "--dir", dir, "--slaves", "1", "--for", "1ms")
+	r := ctl(t, "", "", "playground", "--no-configsync", "--storage-bin", self(t), "--dir", dir, "--slaves", "1", "--for", "1ms")
 	if r.code != exitFailed || !strings.Contains(r.err, "a playground runs in "+dir+" already") {
 		t.Errorf("%+v", r)
 	}
@@ -307,7 +307,7 @@ func TestPlaygroundThatRunsIsLeftAlone(t *testing.T) {
 func TestPlaygroundIsNoCopyOfItself(t *testing.T) {
 	from := t.TempDir()
 	store(t, from)
-	r := ctl(t, "", "", "playground", "--storage-bin", self(t), "--from", from, "--dir", filepath.Join(from, "play"))
+	r := ctl(t, "", "", "playground", "--no-configsync", "--storage-bin", self(t), "--from", from, "--dir", filepath.Join(from, "play"))
 	if r.code != exitUsage || !strings.Contains(r.err, "lies inside of the store") {
 		t.Errorf("%+v", r)
 	}

@@ -149,6 +149,10 @@ func (a *app) bodies(f *putFlags, args []string) (iter.Seq[[]byte], *error, erro
 			if err != nil {
 				return nil, nil, &usageError{fmt.Errorf("cannot read the bodies: %w", err)}
 			}
+			if fi, err := file.Stat(); err == nil && fi.IsDir() {
+				_ = file.Close() // only looked at
+				return nil, nil, usagef("cannot read the bodies: %s is a folder", f.file)
+			}
 			in = file
 		}
 		return lines(in, failed), failed, nil
@@ -432,11 +436,8 @@ func (a *app) groupOf(ctx context.Context, c *client.Client, acks int32) *group 
 		return nil
 	}
 	g := &group{
-		what: fmt.Sprintf("the master knows of %s, %s asks for %d", plural(int(known), "slave"), by, acks),
-		next: "start as many slaves, or ask for fewer with --acks",
-	}
-	if known == 0 {
-		g.what = fmt.Sprintf("the master knows of no slave, %s asks for %d", by, acks)
+		what: fmt.Sprintf("%s connected to the master so far, %s asks for %d", are(int(known), "slave"), by, acks),
+		next: "`tandemctl status` shows which are there: slaves come by themselves within seconds after a start or a change of the master; else start as many, or ask for fewer with --acks",
 	}
 	return g
 }

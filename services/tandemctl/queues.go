@@ -16,10 +16,15 @@ func (a *app) queuesCommand() *cobra.Command {
 		Short:   "List queues with their first and next queue offset",
 		Example: "  tandemctl queues\n  tandemctl queues --topic demo -o json",
 		Args:    noArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.queues(cmd.Context(), topic, wide) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed("wide") {
+				wide = !isTerminal(a.out)
+			}
+			return a.queues(cmd.Context(), topic, wide)
+		},
 	}
 	cmd.Flags().StringVarP(&topic, "topic", "t", "", "only this topic")
-	cmd.Flags().BoolVar(&wide, "wide", false, "do not shorten topics")
+	cmd.Flags().BoolVar(&wide, "wide", false, "do not shorten topics; without a terminal they never are")
 	return cmd
 }
 

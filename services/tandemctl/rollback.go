@@ -20,7 +20,7 @@ func (a *app) rollbackCommand() *cobra.Command {
 			"rollback/ beside the log. It is never removed by itself: look at it, put again what is missing, then delete its\n" +
 			"folder on the node.",
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error { return wantsCommand(cmd) },
 	}
 	cmd.AddCommand(a.rollbackListCommand(), a.rollbackShowCommand(), a.rollbackReplayCommand())
 	return cmd

@@ -35,6 +35,9 @@ type app struct {
 	addr []string
 	// ledgerAddr is --addr of the ledger's commands.
 	ledgerAddr []string
+	// configAddr and local are --addr and --local of the commands about config sync.
+	configAddr []string
+	local      bool
 	timeout    time.Duration
 	output     string
 	tls        grpcx.TLS
@@ -77,7 +80,7 @@ func (a *app) root() *cobra.Command {
 	a.globalFlags(root)
 	root.AddCommand(a.putCommand(), a.getCommand(), a.tailCommand(), a.statusCommand(), a.verifyCommand(),
 		a.queuesCommand(), a.flushCommand(), a.rangeCommand(), a.promoteCommand(),
-		a.demoteCommand(), a.rollbackCommand(), a.scrubCommand(), a.repairCommand(), a.benchCommand(), a.ledgerCommand(), a.playgroundCommand())
+		a.demoteCommand(), a.rollbackCommand(), a.scrubCommand(), a.repairCommand(), a.benchCommand(), a.ledgerCommand(), a.topicCommand(), a.groupCommand(), a.offsetCommand(), a.configCommand(), a.playgroundCommand())
 	return root
 }
 

@@ -17,7 +17,7 @@ func TestUsageErrors(t *testing.T) {
 		want string
 	}{
 		{"stauts", `there is no command "stauts"; did you mean "status"?`},
-		{"xyzzy-plugh", `there is no command "xyzzy-plugh"; there are bench, completion, demote, flush, get, ledger, playground, promote, put, queues, range, repair, rollback, scrub, status, tail, verify`},
+		{"xyzzy-plugh", `there is no command "xyzzy-plugh"; there are bench, completion, config, demote, flush, get, group, ledger, offset, playground, promote, put, queues, range, repair, rollback, scrub, status, tail, topic, verify`},
 		{"put --topc t x", "tandemctl put has no flag --topc; did you mean --topic?"},
 		{"status --zzzzzzzz", "tandemctl status has no flag --zzzzzzzz; see tandemctl status --help"},
 		{"status -z", "tandemctl status has no flag -z; see tandemctl status --help"},
@@ -27,8 +27,12 @@ func TestUsageErrors(t *testing.T) {
 		{"put --topic t --batch 5 --stream x", "give either --batch or --stream"},
 		{"put --topic t --property x y", `--property "x" is not name=value`},
 		{"put --topic t -f /does/not/exist", "cannot read the bodies: open /does/not/exist: no such file or directory"},
+		{"put --topic t -f /", "cannot read the bodies: / is a folder"},
 		{"put --topic t", "the body is empty: a message has at least one byte"},
-		{"get", "--topic is missing; `tandemctl queues` lists topics"},
+		{"get", "--topic is missing, or --offset for the record at an offset of the log; `tandemctl queues` lists topics"},
+		{"tail", "--topic is missing; `tandemctl queues` lists topics"},
+		{"bench", "tandemctl bench wants one of its commands: get, put, stream; see tandemctl bench --help"},
+		{"rollback", "tandemctl rollback wants one of its commands: list, replay, show; see tandemctl rollback --help"},
 		{"get --topic t --from soon", `--from "soon" is none of first, next, a number, -N`},
 		{"get --topic t --offset 5", "--offset is a byte position from 0 in the log and goes without --topic"},
 		{"put --topic t --acks -5 x", "--acks -5 is negative"},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +24,10 @@ func (a *app) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show role, log and links of each node of --addr, and what keeps a link from replicating",
+		Long: "Show role, log and links of each node of --addr. Lines with ! say what is wrong, those with -> what to do.\n\n" +
+			"Exit code 0: all nodes answer, masters are open, and nothing keeps a node or a link from replicating. 1: a node does not\n" +
+			"answer, or has a reason that keeps it from that, such as NOT_ENOUGH_NODES or WRONG_CLUSTER. 2: wrong command line.\n" +
+			"Damage, a full disk and what was cut and kept are shown and do not count. With -w it is 0 after Ctrl-C.",
 		Example: "  tandemctl status --addr 127.0.0.1:10911,127.0.0.1:20911\n" +
 			"  tandemctl status -w",
 		Args: noArgs,
@@ -48,7 +53,7 @@ type view struct {
 	err    error
 }
 
-// status shows each node once. The exit code is 1 when one of them does not answer.
+// status shows each node once. The exit code is 1 when one of them does not answer or is hindered.
 func (a *app) status(ctx context.Context) error {
 	return a.with(ctx, func(c *client.Client) error {
 		views := make([]view, len(c.Addresses()))
@@ -75,11 +80,24 @@ func (a *app) status(ctx context.Context) error {
 		if failed != nil && !a.json() {
 			return errors.Join(flatten(failed)...)
 		}
-		if failed != nil {
+		if failed != nil || slices.ContainsFunc(views, func(v view) bool { return hindered(v.status) }) {
 			return errReported
 		}
 		return nil
 	})
+}
+
+// reasonSlave is why a slave that follows takes no puts, which is no news.
+const reasonSlave = "SLAVE"
+
+// reasonRole says that the saved role is not the configured one, which hinders nothing.
+const reasonRole = "ROLE_NOT_AS_CONFIGURED"
+
+// hindered reports whether something keeps a node from serving, or a link of it from replicating.
+func hindered(s *client.NodeStatus) bool {
+	r := s.GetReason()
+	return s.GetRole() != storagev1.Role_ROLE_SLAVE && !s.GetOpen() || r != "" && r != reasonSlave && r != reasonRole || s.GetUpstream().GetReason() != "" ||
+		slices.ContainsFunc(s.GetSlaves(), func(l *storagev1.SlaveStatus) bool { return l.GetReason() != "" })
 }
 
 // firstPicture is the longest wait for nodes before the first picture of -w.
@@ -264,9 +282,9 @@ func (p page) node(v view) {
 	u := s.GetUpstream()
 	linked := u.GetAddress() != ""
 	switch r := s.GetReason(); {
-	case r == "SLAVE" && !linked && u.GetReason() != "": // it has found nobody yet
+	case r == reasonSlave && !linked && u.GetReason() != "": // it has found nobody yet
 		p.reason(u.GetReason(), u.GetRemedy())
-	case r == "", r == "SLAVE", linked && r == u.GetReason(): // that a slave takes no puts is no news
+	case r == "", r == reasonSlave, linked && r == u.GetReason(): // that a slave takes no puts is no news
 	default:
 		p.reason(r, s.GetRemedy())
 	}
@@ -332,7 +350,7 @@ func (p page) losses(addr string, s *client.NodeStatus) {
 func (p page) reason(reason, remedy string) {
 	say(p.w, wrap("  ! ", reason, p.width))
 	if remedy != "" {
-		say(p.w, wrap("    -> ", remedy, p.width))
+		say(p.w, wrap("    -> ", commands(remedy, p.ctl), p.width))
 	}
 }
 
@@ -367,7 +385,11 @@ func epochText(s *client.NodeStatus) string {
 }
 
 func (p page) upstream(u *storagev1.UpstreamStatus) {
-	sayf(p.w, "  follows %s: %s, %s behind, last bytes %s, %s\n", u.GetAddress(), linkName(u.GetState()), sizeText(u.GetLagBytes()),
+	behind := sizeText(u.GetLagBytes()) + " behind"
+	if u.GetState() == storagev1.LinkState_LINK_STATE_REFUSED || u.GetEndOffset() == 0 && u.GetConnects() == 0 {
+		behind = "how far behind is unknown" // the upstream has not told its end, or has another history
+	}
+	sayf(p.w, "  follows %s: %s, %s, last bytes %s, %s so far\n", u.GetAddress(), linkName(u.GetState()), behind,
 		ago(p.now, u.GetLastReceive().AsTime()), plural(int(u.GetConnects()), "connection"))
 	if u.GetReason() != "" {
 		p.reason(u.GetReason(), u.GetRemedy())
@@ -390,8 +412,12 @@ func (p page) slaves(s *client.NodeStatus) {
 		if l.GetInSync() {
 			inSync = "yes"
 		}
+		acked, lag := itoa(l.GetAckedOffset()), sizeText(l.GetLagBytes())
+		if l.GetAckedOffset() < 0 { // it has not reported yet
+			acked, lag = "-", "unknown"
+		}
 		rows = append(rows, []string{
-			id, l.GetAddress(), linkName(l.GetState()), inSync, itoa(l.GetAckedOffset()), sizeText(l.GetLagBytes()),
+			id, l.GetAddress(), linkName(l.GetState()), inSync, acked, lag,
 			shortDuration(l.GetLag().AsDuration()), ago(p.now, l.GetLastReport().AsTime()),
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -70,7 +71,7 @@ func TestStatusTable(t *testing.T) {
 10.0.0.2:10911  broker-a/1  SLAVE  (cluster c, tandem 1.2.3)
   FIRST  WRITTEN  FLUSHED  READABLE  DISPATCHED  ACKED  EPOCH  DISK FREE
   0      5000     5000     4500      4500        -      0      0 B
-  follows 10.0.0.1:10911: refused, 2.0 MiB behind, last bytes 3s ago, 1 connection
+  follows 10.0.0.1:10911: refused, how far behind is unknown, last bytes 3s ago, 1 connection so far
   ! EPOCH
     -> promote it
   SLAVE  ADDRESS        STATE    IN SYNC  ACKED  LAG  LAG TIME  LAST REPORT
@@ -102,6 +103,44 @@ func TestStatusOfALonelySlave(t *testing.T) {
 		if strings.Count(b.String(), "! NO_OPEN_MASTER\n    -> start it\n") != 1 || strings.Contains(b.String(), "SLAVE\n") {
 			t.Errorf("%s:\n%s", name, b.String())
 		}
+	}
+}
+
+func TestStatusExitCode(t *testing.T) {
+	s := clienttest.Start(t, clienttest.Options{})
+	linked := &storagev1.UpstreamStatus{Address: "10.0.0.1:1", State: storagev1.LinkState_LINK_STATE_IN_SYNC, EndOffset: 10, Connects: 1}
+	for name, tc := range map[string]struct {
+		st    *storagev1.StatusResponse
+		code  int
+		shown string
+	}{
+		"an open master":     {&storagev1.StatusResponse{Role: storagev1.Role_ROLE_SYNC_MASTER, Open: true}, exitOK, "open"},
+		"a slave":            {&storagev1.StatusResponse{Role: storagev1.Role_ROLE_SLAVE, Reason: "SLAVE", Upstream: linked}, exitOK, "0 B behind"},
+		"damage":             {&storagev1.StatusResponse{Role: storagev1.Role_ROLE_ASYNC_MASTER, Open: true, Damage: &storagev1.KnownDamage{Records: 1}}, exitOK, "! 1 damaged"},
+		"not open":           {&storagev1.StatusResponse{Role: storagev1.Role_ROLE_SYNC_MASTER, Reason: "NOT_ENOUGH_NODES"}, exitFailed, "! NOT_ENOUGH_NODES"},
+		"not open, starting": {&storagev1.StatusResponse{Role: storagev1.Role_ROLE_SYNC_MASTER}, exitFailed, "puts refused"},
+		"a lonely slave":     {&storagev1.StatusResponse{Role: storagev1.Role_ROLE_SLAVE, Reason: "NO_OPEN_MASTER"}, exitFailed, "! NO_OPEN_MASTER"},
+		"a refused slave": {&storagev1.StatusResponse{Role: storagev1.Role_ROLE_SLAVE, Reason: "SLAVE", Upstream: &storagev1.UpstreamStatus{
+			Address: "10.0.0.1:1", State: storagev1.LinkState_LINK_STATE_REFUSED, Reason: "WRONG_CLUSTER", EndOffset: 5,
+		}}, exitFailed, "refused, how far behind is unknown"},
+		"a slave that never connected": {&storagev1.StatusResponse{Role: storagev1.Role_ROLE_SLAVE, Reason: "SLAVE", Upstream: &storagev1.UpstreamStatus{
+			Address: "10.0.0.1:1", State: storagev1.LinkState_LINK_STATE_DISCONNECTED, Reason: "UNREACHABLE", Remedy: "connection refused: `tandemctl x`",
+		}}, exitFailed, "disconnected, how far behind is unknown, last bytes never, 0 connections so far\n  ! UNREACHABLE\n    -> connection refused: `tandemctl x`"},
+		"a dead slave": {&storagev1.StatusResponse{Role: storagev1.Role_ROLE_SYNC_MASTER, Open: true, Slaves: []*storagev1.SlaveStatus{
+			{NodeId: 1, AckedOffset: -1, Reason: "LINK_CLOSED"},
+		}}, exitFailed, "-      unknown  0s"},
+	} {
+		tc.st.Whole = true
+		s.OnStatus(func(st *storagev1.StatusResponse) { proto.Reset(st); proto.Merge(st, tc.st) })
+		if r := ctl(t, s.Addr(), "", "status"); r.code != tc.code || !strings.Contains(r.out, tc.shown) || r.err != "" {
+			t.Errorf("%s: %+v", name, r)
+		}
+		if r := ctl(t, s.Addr(), "", "status", "-o", "json"); r.code != tc.code {
+			t.Errorf("%s, JSON: %+v", name, r)
+		}
+	}
+	if r := ctl(t, "", "", "status", "-h"); !strings.Contains(r.out, "Exit code 0") {
+		t.Errorf("%+v", r)
 	}
 }
 

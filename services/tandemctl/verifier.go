@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tandemlog/tandem/pkg/client"
 	"github.com/tandemlog/tandem/pkg/errdefs"
@@ -104,18 +105,27 @@ func (v *verifier) agree(ctx context.Context, r *verdict) (until int64, err erro
 
 func (v *verifier) ends(ctx context.Context, r *verdict) error {
 	g, ctx := errgroup.WithContext(ctx)
-	for _, one := range []struct {
+	var who [2]*client.NodeStatus
+	for i, one := range []struct {
 		n  node
 		to *logEnds
 	}{{v.a, &r.A}, {v.b, &r.B}} {
 		g.Go(func() error {
 			st, err := one.n.Status(ctx)
 			m := st.GetWatermarks()
-			*one.to = logEnds{one.n.Address(), m.GetFirstOffset(), m.GetWrittenOffset(), m.GetReadableOffset()}
+			who[i], *one.to = st, logEnds{one.n.Address(), m.GetFirstOffset(), m.GetWrittenOffset(), m.GetReadableOffset()}
 			return err
 		})
 	}
-	return g.Wait()
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if a, b := who[0], who[1]; a.GetStartedAt() != nil && proto.Equal(a.GetStartedAt(), b.GetStartedAt()) &&
+		a.GetNodeId() == b.GetNodeId() && a.GetBrokerName() == b.GetBrokerName() && a.GetCluster() == b.GetCluster() {
+		return errdefs.Newf(errdefs.InvalidArgument, "SAME_NODE", "%s and %s are the same node, %s/%d: there is nothing to compare",
+			r.A.Address, r.B.Address, a.GetBrokerName(), a.GetNodeId()).WithRemedy("name two nodes")
+	}
+	return nil
 }
 
 // awaitEnds gives both logs the wait to reach until.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -34,6 +35,9 @@ func (a *app) verifyCommand() *cobra.Command {
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 {
 				return usagef("verify takes two addresses: tandemctl verify 127.0.0.1:10911 127.0.0.1:20911")
+			}
+			if args[0] == args[1] {
+				return usagef("%s stands there twice: name two nodes, or look for damage in one with `tandemctl scrub %s`", args[0], args[0])
 			}
 			return nil
 		},
@@ -140,10 +144,12 @@ func (a *app) printVerdict(r *verdict) error {
 		sayf(a.out, "SAME: %s from %d to %d are equal byte for byte (%s)\n", size, r.From, r.To, shortDuration(r.took))
 	case r.Diff.Why == whyShorter:
 		sayf(a.out, "DIFFERENT: equal from %d to %d, where one log ends and the other goes on\n", r.From, r.Diff.Offset)
-		sayf(a.errOut, "  -> if replication is under way, wait or raise --wait; --until min compares only what both have; `tandemctl status` shows why a slave lags\n")
+		a.advise("if replication is under way, wait or raise --wait; --until min compares only what both have; `tandemctl status` shows why a slave lags")
 	default:
 		sayf(a.out, "DIFFERENT: the first byte that differs is at offset %d\n  A %s\n  B %s\n", r.Diff.Offset, r.Diff.A, r.Diff.B)
-		sayf(a.errOut, "  -> `tandemctl range --addr NODE --from %d --to %d | xxd` shows more of each\n", max(r.From, r.Diff.Offset-64), r.Diff.Offset+64)
+		a.advise(fmt.Sprintf("`tandemctl range --addr NODE --from %d --to %d | xxd` shows more of each", max(r.From, r.Diff.Offset-64), r.Diff.Offset+64))
+		a.advise(fmt.Sprintf("`tandemctl scrub NODE` finds which one is damaged, for `tandemctl repair NODE --from PEER`; where it calls both sound, you say which is "+
+			"right: `tandemctl repair NODE --from RIGHT --range %d-%d` takes its bytes", r.Diff.Offset, r.Diff.Offset+1))
 	}
 	return nil
 }

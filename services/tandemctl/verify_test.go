@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
 	"github.com/tandemlog/tandem/pkg/client"
 	"github.com/tandemlog/tandem/pkg/client/clienttest"
@@ -183,12 +185,24 @@ ADDR2 0 10000 10000
 DIFFERENT: the first byte that differs is at offset 7777
  A 37 38 39 30 31 32 33 34 35 36 37 38 39 30 31 32
  B 78 38 39 30 31 32 33 34 35 36 37 38 39 30 31 32
-`, "  -> `tandemctl range --addr NODE --from 7713 --to 7841 | xxd` shows more of each\n")
+`, "  -> `tandemctl range --addr NODE --from 7713 --to 7841 | xxd` shows more of each\n"+
+		"  -> `tandemctl scrub NODE` finds which one is damaged, for `tandemctl repair NODE --from PEER`;\n     where it calls both sound, you say which is right:\n"+
+		"     `tandemctl repair NODE --from RIGHT --range 7777-7778` takes its bytes\n")
 	ctl(t, "", "", "verify", a.Addr(), b.Addr(), "-o", "json").want(t, exitFailed,
 		`{"equal":false,"from":"0","to":"7777","a":{"address":"ADDR","first":"0","written":"10000","readable":"10000"},`+
 			`"b":{"address":"ADDR2","first":"0","written":"10000","readable":"10000"},`+
 			`"difference":{"offset":"7777","why":"BYTES","a":"37 38 39 30 31 32 33 34 35 36 37 38 39 30 31 32","b":"78 38 39 30 31 32 33 34 35 36 37 38 39 30 31 32"}}`+"\n",
 		"", a.Addr(), b.Addr())
+	ctl(t, "", "", "verify", a.Addr(), a.Addr()).want(t, exitUsage, "",
+		"tandemctl: ADDR stands there twice: name two nodes, or look for damage in one with `tandemctl scrub ADDR`\n", a.Addr())
+	began := timestamppb.Now()
+	for _, s := range []*clienttest.Storage{a, b} { // one process by two names
+		s.OnStatus(func(st *storagev1.StatusResponse) { st.NodeId, st.StartedAt = 3, began })
+	}
+	if r := ctl(t, "", "", "verify", a.Addr(), b.Addr()); r.code != exitFailed || !strings.Contains(r.err, "are the same node, broker-a/3: there is nothing to compare") || r.out != "" {
+		t.Errorf("%+v", r)
+	}
+	b.OnStatus(func(st *storagev1.StatusResponse) { st.NodeId, st.StartedAt = 4, began })
 	b.SetLog(0, log[:7000])
 	r = ctl(t, "", "", "verify", a.Addr(), b.Addr(), "--wait", "0s", "--progress")
 	if r.code != exitFailed || !strings.Contains(r.out, "DIFFERENT: equal from 0 to 7000, where one log ends") || !strings.Contains(r.err, "] 100%  6.8 KiB of 6.8 KiB") {

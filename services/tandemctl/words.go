@@ -118,9 +118,9 @@ func middle(s string, limit int) string {
 }
 
 // hint writes commands in a text, which stand in back quotes, with the name by which this program was started.
-func (a *app) hint(text string) string {
-	return strings.ReplaceAll(text, "`tandemctl ", "`"+a.name()+" ")
-}
+func (a *app) hint(text string) string { return commands(text, a.name()) }
+
+func commands(text, name string) string { return strings.ReplaceAll(text, "`tandemctl ", "`"+name+" ") }
 
 // name is how the user starts this program.
 func (a *app) name() string {

@@ -3,7 +3,6 @@ package clienttest
 import (
 	"bytes"
 	"context"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,7 +69,7 @@ func StartLedger(tb testing.TB, n int) *Ledger {
 	tb.Helper()
 	g := &Ledger{term: 1, window: ledgerWindow, changed: make(chan struct{})}
 	for i := range n {
-		node := &LedgerNode{ID: "n" + strconv.Itoa(i), tb: tb, group: g, number: i, addr: "127.0.0.1:0", calls: map[string]int{}}
+		node := &LedgerNode{ID: "n" + strconv.Itoa(i), tb: tb, group: g, number: i, calls: map[string]int{}}
 		g.Nodes = append(g.Nodes, node)
 		node.Restart()
 		tb.Cleanup(node.Stop)
@@ -225,7 +224,7 @@ func (n *LedgerNode) Restart() {
 	n.tb.Helper()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	ln, err := net.Listen("tcp", n.addr) //nolint:noctx // loopback
+	ln, err := Listen(n.addr)
 	if err != nil {
 		n.tb.Fatal(err)
 	}

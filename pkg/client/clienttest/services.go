@@ -121,6 +121,14 @@ func (s *Storage) Get(_ context.Context, req *storagev1.GetRequest) (*storagev1.
 
 // GetStream implements MessageService.
 func (s *Storage) GetStream(req *storagev1.GetStreamRequest, stream grpc.ServerStreamingServer[storagev1.GetStreamResponse]) error {
+	s.mu.Lock()
+	onTail := s.onTail
+	s.mu.Unlock()
+	if onTail != nil {
+		if err := onTail(req); err != nil {
+			return err
+		}
+	}
 	for at := req.GetQueueOffset(); ; {
 		s.mu.Lock()
 		changed, down := s.changed, s.down

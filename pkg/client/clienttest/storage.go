@@ -3,7 +3,6 @@ package clienttest
 import (
 	"context"
 	"fmt"
-	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -53,6 +52,7 @@ type Storage struct {
 	lists  map[string][]*storagev1.StoredMessage
 	turn   int
 	onPut  func(*storagev1.Message) (storagev1.PutStatus, error)
+	onTail func(*storagev1.GetStreamRequest) error
 	status func(*storagev1.StatusResponse)
 	kept   []kept
 	calls  map[string]int
@@ -73,9 +73,6 @@ func Start(tb testing.TB, o Options) *Storage {
 		lists: map[string][]*storagev1.StoredMessage{}, calls: map[string]int{}, changed: make(chan struct{}),
 		addr: o.Addr,
 	}
-	if s.addr == "" {
-		s.addr = "127.0.0.1:0"
-	}
 	s.Restart()
 	tb.Cleanup(s.Stop)
 	return s
@@ -87,7 +84,7 @@ func (s *Storage) Addr() string { return s.addr }
 // Restart listens and serves again after Stop.
 func (s *Storage) Restart() {
 	s.tb.Helper()
-	ln, err := net.Listen("tcp", s.addr) //nolint:noctx // loopback
+	ln, err := Listen(s.addr)
 	if err != nil {
 		s.tb.Fatal(err)
 	}
@@ -127,6 +124,13 @@ func (s *Storage) OnPut(f func(*storagev1.Message) (storagev1.PutStatus, error))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.onPut = f
+}
+
+// OnGetStream lets f refuse a GetStream.
+func (s *Storage) OnGetStream(f func(*storagev1.GetStreamRequest) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onTail = f
 }
 
 // OnStatus lets f change each Status answer.

@@ -46,8 +46,8 @@ func (c *Client) change(ctx context.Context, again bool, f call) error {
 		err = nodes.Explain(err, n.addr)
 		verdict := attempt.Judge(err, attempt.HasLeft(&to))
 		maybe = maybe || verdict == attempt.Unknown
-		if verdict == attempt.NotStored && !(again && ctx.Err() == nil && errdefs.ClassOf(err) == errdefs.DeadlineExceeded) ||
-			verdict == attempt.Unknown && !again {
+		timedOut := again && ctx.Err() == nil && errdefs.ClassOf(err) == errdefs.DeadlineExceeded // of this try only
+		if verdict == attempt.NotStored && !timedOut || verdict == attempt.Unknown && !again {
 			break
 		}
 		n, err = r.next(ctx, n, err)

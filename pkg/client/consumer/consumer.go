@@ -96,13 +96,12 @@ func (c *Consumer) discoverLoop(ctx context.Context, start func(*queue)) error {
 		found, err := c.discover(ctx, first)
 		pause := c.o.Discover
 		switch {
-		case ctx.Err() != nil:
-			return nil
 		case final(err):
 			return err
 		case err != nil:
-			pause = nodes.Backoff(try)
-			c.retry(err, pause)
+			if pause = nodes.Backoff(try); ctx.Err() == nil {
+				c.retry(err, pause)
+			}
 		default:
 			first, try = false, 0
 			for _, q := range found {
@@ -259,7 +258,7 @@ func (c *Consumer) fetch(ctx context.Context, id int32, next int64, buf *buffer)
 			return ctx.Err()
 		case errdefs.ClassOf(err) == errdefs.OutOfRange:
 			next = c.outside(ctx, id, next)
-		case final(err):
+		case final(err) && !ofTopic(err):
 			return err
 		}
 		pause := nodes.Backoff(try)
@@ -268,6 +267,13 @@ func (c *Consumer) fetch(ctx context.Context, id int32, next int64, buf *buffer)
 			return ctx.Err()
 		}
 	}
+}
+
+// ofTopic reports whether it is the topic's configuration that does not let a queue be read now: its permission, or that it has
+// fewer queues for readers. An operator who takes that back wants consumers to go on, and the other queues do meanwhile.
+func ofTopic(err error) bool {
+	e := errdefs.As(err)
+	return e != nil && (e.Reason == "NO_PERMISSION" || e.Field == "queue_id")
 }
 
 // outside returns where to go on when the storages say that a queue does not have an offset. What lies before the queue is gone. What

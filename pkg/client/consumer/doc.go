@@ -21,6 +21,7 @@
 //     never skipped.
 //   - When storages or config sync nodes are gone it tries again, at the other addresses, until ctx ends. Positions do not go back:
 //     a new master that knows less is told again.
+//   - A topic that may not be read now, or has fewer queues for readers than before, is waited for, queue by queue.
 //   - A reset of the group's offsets is heard within CommitInterval, also by a consumer that has nothing to do. The handler's context
 //     is cancelled, and what it returns for that does not count.
 //   - An error of the handler ends Run; what was handled before is committed.

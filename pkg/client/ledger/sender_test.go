@@ -259,3 +259,27 @@ func TestStreamWithoutKeysKeepsWhatWasNotTaken(t *testing.T) {
 		}
 	}
 }
+
+// TestStreamWithoutKeysKeepsWhatCameBehindTheUnknown: a change of leader leaves one entry unknown, and the node says that it
+// has taken nothing behind it.
+func TestStreamWithoutKeysKeepsWhatCameBehindTheUnknown(t *testing.T) {
+	g := clienttest.StartLedger(t, 3)
+	var n atomic.Int32
+	g.AfterAppend(func(*clienttest.LedgerNode, []byte) error {
+		if n.Add(1) == 20 {
+			g.Lead(2)
+			return errUnknown.With("sequence", 21)
+		}
+		return nil
+	})
+	a := dial(t, g, ledger.Options{}).Appender(ledger.AppenderOptions{NoKey: true, MaxBatch: 1, MaxInFlight: 30})
+	outcomes, err := send(t, a, 100)
+	if err != nil || !slices.Equal(g.Bodies(), numbers(100)) {
+		t.Fatalf("%v, %v", err, g.Bodies())
+	}
+	for i, o := range outcomes {
+		if i == 19 != errors.Is(o.Err, ledger.ErrAppendUnknown) || i != 19 && (o.Err != nil || o.Index != int64(i)) {
+			t.Errorf("entry %d: %+v", i, o)
+		}
+	}
+}

@@ -451,9 +451,11 @@ type StatusResponse struct {
 	Elections   int64 `protobuf:"varint,27,opt,name=elections,proto3" json:"elections,omitempty"`
 	PushRetries int64 `protobuf:"varint,28,opt,name=push_retries,json=pushRetries,proto3" json:"push_retries,omitempty"`
 	// Keys remembered for idempotent appends reach back to this index.
-	WindowStart   int64 `protobuf:"varint,29,opt,name=window_start,json=windowStart,proto3" json:"window_start,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	WindowStart int64 `protobuf:"varint,29,opt,name=window_start,json=windowStart,proto3" json:"window_start,omitempty"`
+	// Leaderships that the node handed over because its disk was full and another member's was not.
+	DiskFullTransfers int64 `protobuf:"varint,30,opt,name=disk_full_transfers,json=diskFullTransfers,proto3" json:"disk_full_transfers,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
@@ -689,6 +691,13 @@ func (x *StatusResponse) GetWindowStart() int64 {
 	return 0
 }
 
+func (x *StatusResponse) GetDiskFullTransfers() int64 {
+	if x != nil {
+		return x.DiskFullTransfers
+	}
+	return 0
+}
+
 type WatchStatusRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Time between answers, 100 ms to 1 h; unset: 1 s.
@@ -904,7 +913,7 @@ const file_tandem_ledger_v1_ledger_admin_service_proto_rawDesc = "" +
 	"last_error\x18\x0e \x01(\tR\tlastError\x12*\n" +
 	"\x11last_error_reason\x18\x0f \x01(\tR\x0flastErrorReason\x12B\n" +
 	"\x0flast_error_time\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\rlastErrorTime\x12)\n" +
-	"\x10dropped_messages\x18\x11 \x01(\x03R\x0fdroppedMessages\"\xb0\b\n" +
+	"\x10dropped_messages\x18\x11 \x01(\x03R\x0fdroppedMessages\"\xe0\b\n" +
 	"\x0eStatusResponse\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
@@ -941,7 +950,8 @@ const file_tandem_ledger_v1_ledger_admin_service_proto_rawDesc = "" +
 	"\aversion\x18\x1a \x01(\tR\aversion\x12\x1c\n" +
 	"\telections\x18\x1b \x01(\x03R\telections\x12!\n" +
 	"\fpush_retries\x18\x1c \x01(\x03R\vpushRetries\x12!\n" +
-	"\fwindow_start\x18\x1d \x01(\x03R\vwindowStart\x1a:\n" +
+	"\fwindow_start\x18\x1d \x01(\x03R\vwindowStart\x12.\n" +
+	"\x13disk_full_transfers\x18\x1e \x01(\x03R\x11diskFullTransfers\x1a:\n" +
 	"\fRefusedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"K\n" +

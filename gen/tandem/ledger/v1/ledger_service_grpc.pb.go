@@ -46,7 +46,8 @@ type LedgerServiceClient interface {
 	// AppendBatch appends entries side by side. A failure in between may leave a first part of them.
 	AppendBatch(ctx context.Context, in *AppendBatchRequest, opts ...grpc.CallOption) (*AppendBatchResponse, error)
 	// AppendStream appends many entries over one stream. Answers are cumulative. The stream ends with the first failure: what
-	// the answers covered is committed, of the rest it is not known unless the error says so.
+	// the answers covered is committed; `sequence` in the ErrorInfo's metadata, where it is given, says from which number on
+	// nothing was appended; of what is between it is not known.
 	AppendStream(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AppendStreamRequest, AppendStreamResponse], error)
 	// Get reads one entry.
 	Get(ctx context.Context, in *GetRequest, opts ...grpc.CallOption) (*GetResponse, error)
@@ -166,7 +167,8 @@ type LedgerServiceServer interface {
 	// AppendBatch appends entries side by side. A failure in between may leave a first part of them.
 	AppendBatch(context.Context, *AppendBatchRequest) (*AppendBatchResponse, error)
 	// AppendStream appends many entries over one stream. Answers are cumulative. The stream ends with the first failure: what
-	// the answers covered is committed, of the rest it is not known unless the error says so.
+	// the answers covered is committed; `sequence` in the ErrorInfo's metadata, where it is given, says from which number on
+	// nothing was appended; of what is between it is not known.
 	AppendStream(grpc.BidiStreamingServer[AppendStreamRequest, AppendStreamResponse]) error
 	// Get reads one entry.
 	Get(context.Context, *GetRequest) (*GetResponse, error)

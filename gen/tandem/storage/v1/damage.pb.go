@@ -698,7 +698,7 @@ type RepairedRange struct {
 	Units int64 `protobuf:"varint,4,opt,name=units,proto3" json:"units,omitempty"`
 	// Files below repair/ that hold what stood there before.
 	Kept []string `protobuf:"bytes,5,rep,name=kept,proto3" json:"kept,omitempty"`
-	// Why the range, or the rest of it, was left as it is, and what to do about it; empty: it was not.
+	// Why the range, or the rest of it, was left as it is, as CODE: text, and what to do about it; empty: it was not.
 	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	Remedy        string `protobuf:"bytes,7,opt,name=remedy,proto3" json:"remedy,omitempty"`
 	unknownFields protoimpl.UnknownFields

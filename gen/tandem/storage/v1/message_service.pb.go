@@ -39,8 +39,9 @@ const (
 	PutStatus_PUT_STATUS_IN_SYNC_REPLICAS_NOT_ENOUGH PutStatus = 5
 	// Not in the log: no space left on the disk.
 	PutStatus_PUT_STATUS_DISK_FULL PutStatus = 6
-	// Not in the log: the message breaks a limit. What the request alone shows is an INVALID_ARGUMENT error of Put and
-	// PutBatch instead.
+	// Not in the log: the message breaks a limit, or the topic table refuses it. Put and PutBatch answer with an error instead where the
+	// request alone shows it (INVALID_ARGUMENT), and for a topic that takes no puts (PERMISSION_DENIED, NO_PERMISSION) or is not there
+	// (NOT_FOUND, TOPIC_NOT_FOUND).
 	PutStatus_PUT_STATUS_MESSAGE_ILLEGAL PutStatus = 7
 	// Not in the log: this node is not an open master. Put and PutBatch answer with a FAILED_PRECONDITION error instead.
 	PutStatus_PUT_STATUS_NOT_MASTER PutStatus = 8

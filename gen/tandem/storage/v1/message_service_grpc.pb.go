@@ -43,11 +43,13 @@ type MessageServiceClient interface {
 	// PutStream appends many messages over one stream. Answers are cumulative: one answer covers every
 	// request up to its sequence, in order; requests with another status than the rest are listed.
 	PutStream(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[PutStreamRequest, PutStreamResponse], error)
-	// Get reads messages of a queue from a queue offset. It does not wait.
+	// Get reads messages of a queue from a queue offset. It does not wait. A topic that may not be read is PERMISSION_DENIED, NO_PERMISSION,
+	// a queue behind its read queues INVALID_ARGUMENT.
 	Get(ctx context.Context, in *GetRequest, opts ...grpc.CallOption) (*GetResponse, error)
 	// GetStream reads a queue from a queue offset and goes on with each new message until the caller ends it.
 	GetStream(ctx context.Context, in *GetStreamRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetStreamResponse], error)
-	// GetByOffset reads the one record that starts at an offset of the log.
+	// GetByOffset reads the one record that starts at an offset of the log. INVALID_ARGUMENT with NO_RECORD: none starts there; DATA_LOSS
+	// with RECORD_CORRUPT: one does, and it is damaged.
 	GetByOffset(ctx context.Context, in *GetByOffsetRequest, opts ...grpc.CallOption) (*GetByOffsetResponse, error)
 	// ListQueues lists queues with their first and next queue offset.
 	ListQueues(ctx context.Context, in *ListQueuesRequest, opts ...grpc.CallOption) (*ListQueuesResponse, error)
@@ -169,11 +171,13 @@ type MessageServiceServer interface {
 	// PutStream appends many messages over one stream. Answers are cumulative: one answer covers every
 	// request up to its sequence, in order; requests with another status than the rest are listed.
 	PutStream(grpc.BidiStreamingServer[PutStreamRequest, PutStreamResponse]) error
-	// Get reads messages of a queue from a queue offset. It does not wait.
+	// Get reads messages of a queue from a queue offset. It does not wait. A topic that may not be read is PERMISSION_DENIED, NO_PERMISSION,
+	// a queue behind its read queues INVALID_ARGUMENT.
 	Get(context.Context, *GetRequest) (*GetResponse, error)
 	// GetStream reads a queue from a queue offset and goes on with each new message until the caller ends it.
 	GetStream(*GetStreamRequest, grpc.ServerStreamingServer[GetStreamResponse]) error
-	// GetByOffset reads the one record that starts at an offset of the log.
+	// GetByOffset reads the one record that starts at an offset of the log. INVALID_ARGUMENT with NO_RECORD: none starts there; DATA_LOSS
+	// with RECORD_CORRUPT: one does, and it is damaged.
 	GetByOffset(context.Context, *GetByOffsetRequest) (*GetByOffsetResponse, error)
 	// ListQueues lists queues with their first and next queue offset.
 	ListQueues(context.Context, *ListQueuesRequest) (*ListQueuesResponse, error)

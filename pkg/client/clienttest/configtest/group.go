@@ -3,7 +3,6 @@ package configtest
 import (
 	"context"
 	"fmt"
-	"net"
 	"path"
 	"slices"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	configsyncv1 "github.com/tandemlog/tandem/gen/tandem/configsync/v1"
+	"github.com/tandemlog/tandem/pkg/client/clienttest"
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/grpcx"
 )
@@ -78,7 +78,7 @@ func Start(tb testing.TB, n int, addrs ...string) *Group {
 		offsets: map[Key]*configsyncv1.QueryOffset{}, delays: map[int32]*configsyncv1.DelayOffset{}, ends: map[Key]int64{},
 	}
 	for i := range n {
-		node := &Node{tb: tb, group: g, number: i, addr: "127.0.0.1:0", calls: map[string]int{}}
+		node := &Node{tb: tb, group: g, number: i, calls: map[string]int{}}
 		if i < len(addrs) {
 			node.addr = addrs[i]
 		}
@@ -175,7 +175,7 @@ func (n *Node) Calls(method string) int {
 // Restart listens and serves again after Stop.
 func (n *Node) Restart() {
 	n.tb.Helper()
-	ln, err := net.Listen("tcp", n.Addr()) //nolint:noctx // loopback
+	ln, err := clienttest.Listen(n.Addr())
 	if err != nil {
 		n.tb.Fatal(err)
 	}
@@ -268,4 +268,6 @@ func etag(m proto.Message) uint64 {
 	return h | 1
 }
 
-func queueName(k Key) string { return k.Topic + " " + k.Group + " " + strconv.Itoa(1_000_000+int(k.Queue)) }
+func queueName(k Key) string {
+	return k.Topic + " " + k.Group + " " + strconv.Itoa(1_000_000+int(k.Queue))
+}

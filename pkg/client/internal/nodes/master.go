@@ -98,8 +98,13 @@ func noMaster(answers []heard, errs []error) error {
 				part += " (" + r + ")"
 			}
 			remedy = cmp.Or(remedy, h.status.GetRemedy())
-		} else if up := h.status.GetUpstream().GetAddress(); up != "" {
-			part += " of " + up
+		} else if up := h.status.GetUpstream(); up.GetAddress() != "" {
+			if s := up.GetState(); s != storagev1.LinkState_LINK_STATE_IN_SYNC && s != storagev1.LinkState_LINK_STATE_CATCHING_UP {
+				part += " without a link to"
+			} else {
+				part += " of"
+			}
+			part += " " + up.GetAddress()
 		}
 		parts = append(parts, part)
 	}

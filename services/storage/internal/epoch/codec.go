@@ -12,7 +12,11 @@ import (
 // ErrBadLineage is a lineage file that this version did not write.
 var ErrBadLineage = errdefs.New(errdefs.DataLoss, "BAD_LINEAGE", "the lineage file cannot be read")
 
-const lineageVersion = "lineage 1"
+// Versions: the first one did not name the store.
+const (
+	lineageVersion = "lineage 2"
+	firstVersion   = "lineage 1"
+)
 
 // MarshalText returns l in the format of FORMAT.md.
 func (l Lineage) MarshalText() ([]byte, error) {
@@ -22,6 +26,7 @@ func (l Lineage) MarshalText() ([]byte, error) {
 	b = fmt.Appendf(b, "candidate %d %016x\n", l.Candidate.Epoch, uint64(l.Candidate.ID))
 	b = fmt.Appendf(b, "empty %t\nunclean %t\nopen %t\nsync-flush %t\n", l.Empty, l.Unclean, l.Open, l.SyncFlush)
 	b = fmt.Appendf(b, "boot %q\nheld %d\n", l.Boot, l.Held)
+	b = fmt.Appendf(b, "cluster %q\nbroker %q\nfile-size %d\n", l.Cluster, l.BrokerName, l.FileSize)
 	for _, e := range l.Epochs {
 		b = fmt.Appendf(b, "epoch %d %d %016x\n", e.Epoch, e.Start, uint64(e.ID))
 	}
@@ -31,10 +36,14 @@ func (l Lineage) MarshalText() ([]byte, error) {
 // UnmarshalText reads what MarshalText wrote; ErrBadLineage names the line.
 func (l *Lineage) UnmarshalText(text []byte) error {
 	lines := strings.Split(string(bytes.TrimSuffix(text, []byte("\n"))), "\n")
-	if lines[0] != lineageVersion {
+	p := parser{keys: keys[:]}
+	switch lines[0] {
+	case lineageVersion:
+	case firstVersion:
+		p.keys = keys[:firstKeys]
+	default:
 		return ErrBadLineage.With("line", 1).WithRemedy("the file is of another version: run the version that wrote it")
 	}
-	p := parser{}
 	for i, line := range lines[1:] {
 		if err := p.line(line); err != nil {
 			return ErrBadLineage.With("line", i+2).Wrap(err)
@@ -48,11 +57,15 @@ func (l *Lineage) UnmarshalText(text []byte) error {
 }
 
 // keys of the lines that stand in front of the list, in their order.
-var keys = [...]string{"role", "promise", "candidate", "empty", "unclean", "open", "sync-flush", "boot", "held"} //nolint:gochecknoglobals // a table
+var keys = [...]string{"role", "promise", "candidate", "empty", "unclean", "open", "sync-flush", "boot", "held", "cluster", "broker", "file-size"} //nolint:gochecknoglobals // a table
+
+// firstKeys is how many of them the first version has.
+const firstKeys = 9
 
 type parser struct {
 	l    Lineage
-	n    int // lines read
+	keys []string // of this version
+	n    int      // lines read
 	done bool
 }
 
@@ -61,9 +74,9 @@ func (p *parser) line(s string) error {
 	switch {
 	case p.done:
 		return fmt.Errorf("%q behind the end", s)
-	case p.n < len(keys):
-		if key != keys[p.n] {
-			return fmt.Errorf("%q where %q belongs", key, keys[p.n])
+	case p.n < len(p.keys):
+		if key != p.keys[p.n] {
+			return fmt.Errorf("%q where %q belongs", key, p.keys[p.n])
 		}
 		p.n++
 		return p.field(key, rest)
@@ -106,10 +119,16 @@ func (p *parser) field(key, rest string) (err error) {
 		return scan(rest, &l.SyncFlush)
 	case "boot":
 		l.Boot, err = strconv.Unquote(rest)
-		return err
+	case "cluster":
+		l.Cluster, err = strconv.Unquote(rest)
+	case "broker":
+		l.BrokerName, err = strconv.Unquote(rest)
+	case "file-size":
+		return scan(rest, &l.FileSize)
 	default:
 		return scan(rest, &l.Held)
 	}
+	return err
 }
 
 // finish checks what no single line shows.
@@ -117,7 +136,7 @@ func (p *parser) finish() error {
 	switch {
 	case !p.done:
 		return fmt.Errorf("it has no last line")
-	case p.l.Promise.Epoch < 0 || p.l.Candidate.Epoch < 0 || p.l.Held < 0:
+	case p.l.Promise.Epoch < 0 || p.l.Candidate.Epoch < 0 || p.l.Held < 0 || p.l.FileSize < 0:
 		return fmt.Errorf("a number is negative")
 	}
 	return p.l.Epochs.Check()

@@ -15,6 +15,7 @@ func golden() Lineage {
 	return Lineage{
 		Role: RoleSyncMaster, Epochs: List{{1, 0, 0xa1}, {4, 900, 0xc4}}, Promise: Promise{4, 0xc4}, Candidate: Promise{5, 0xd5},
 		Unclean: true, Open: true, SyncFlush: true, Boot: `9f2c-"1"`, Held: 4096,
+		Cluster: "c", BrokerName: "broker-a", FileSize: 1024,
 	}
 }
 
@@ -65,16 +66,19 @@ func TestBadLineages(t *testing.T) {
 	}
 	good := string(text)
 	for _, tc := range []struct{ old, repl, line string }{
-		{"lineage 1", "lineage 2", "1"},
+		{"lineage 2", "lineage 3", "1"},
+		{"lineage 2", "lineage 1", "11"},
+		{"cluster \"", "cluster ", "11"},
+		{"file-size 1024", "file-size -1", ""},
 		{"role sync-master", "role unset", "2"},
 		{"role sync-master", "rule sync-master", "2"},
 		{"promise 4", "promise x", "3"},
 		{"empty false", "empty maybe", "5"},
 		{"boot \"", "boot ", "9"},
 		{"held 4096", "held", "10"},
-		{"epoch 4 900", "epoch 4 900 1", "12"},
-		{"epoch 4 900", "epic 4 900", "12"},
-		{"end\n", "end\nmore\n", "14"},
+		{"epoch 4 900", "epoch 4 900 1", "15"},
+		{"epoch 4 900", "epic 4 900", "15"},
+		{"end\n", "end\nmore\n", "17"},
 		{"end\n", "", ""},
 		{"held 4096", "held -1", ""},
 		{"epoch 4 900", "epoch 1 900", ""},
@@ -93,6 +97,21 @@ func TestBadLineages(t *testing.T) {
 		if l.Role != RoleUnset {
 			t.Errorf("%q left %+v behind", tc.repl, l)
 		}
+	}
+}
+
+// TestTheFirstVersionIsRead: it lacks what names the store.
+func TestTheFirstVersionIsRead(t *testing.T) {
+	text, err := golden().MarshalText()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := strings.NewReplacer("lineage 2", "lineage 1", "cluster \"c\"\n", "", "broker \"broker-a\"\n", "", "file-size 1024\n", "").Replace(string(text))
+	want := golden()
+	want.Cluster, want.BrokerName, want.FileSize = "", "", 0
+	var l Lineage
+	if err := l.UnmarshalText([]byte(first)); err != nil || !reflect.DeepEqual(l, want) {
+		t.Errorf("read %+v, %v", l, err)
 	}
 }
 

@@ -2,6 +2,7 @@ package epoch
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 )
 
@@ -51,6 +52,9 @@ type Lineage struct {
 	// Held is a flushed end of the log, bytes: less than this at a start means that something was lost, and stays known until
 	// the log is cut on purpose, has caught up, or is opened as it is.
 	Held int64
+	// Cluster, BrokerName and FileSize, bytes, of the store when this was saved; zero values: not known.
+	Cluster, BrokerName string
+	FileSize            int64
 }
 
 // Known returns the newest reign that the node holds or has promised.
@@ -118,6 +122,17 @@ func Booted(l Lineage, b Boot) Lineage {
 	}
 	l.Boot, l.SyncFlush = b.ID, b.SyncFlush
 	return l
+}
+
+// Careful reports whether a node whose disk has saved may go on as next: what saved lacks makes the next start more careful, never
+// less. An older boot id counts every crash as one of the machine, an async flush and a lower end were true before.
+func Careful(saved, next Lineage) bool {
+	if next.Held < saved.Held || saved.SyncFlush && !next.SyncFlush {
+		return false
+	}
+	saved.Held, saved.Boot, saved.SyncFlush = next.Held, next.Boot, next.SyncFlush
+	saved.Cluster, saved.BrokerName, saved.FileSize = next.Cluster, next.BrokerName, next.FileSize // name the store, decide nothing
+	return reflect.DeepEqual(saved, next)
 }
 
 // Opened returns the lineage of a node that opens reign p at the end of its log.

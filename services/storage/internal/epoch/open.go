@@ -144,7 +144,7 @@ func Diverges(nodeID int64) OpenDecision {
 	return OpenDecision{
 		Action: OpenWait, Reason: ReasonLogDiverges,
 		Remedy: fmt.Sprintf("promote node %d, whose log ranks above this one and does not extend it. Only where this log is the one to keep: "+
-			"`tandemctl promote --force` here, or allowDataLoss, at the cost of what only the other has", nodeID),
+			"`tandemctl promote NODE --force` with this one, or allowDataLoss, at the cost of what only the other has", nodeID),
 	}
 }
 
@@ -200,7 +200,7 @@ func (w law) countNodes(s OpenState) (OpenDecision, bool) {
 	return OpenDecision{
 		Action: OpenWait, Reason: ReasonNotEnoughNodes,
 		Remedy: fmt.Sprintf("start the other nodes of ha.peers, or make them reachable: %d of %d answer, %d of these lack nothing; it takes all, or %d "+
-			"that lack nothing. Only where the others are lost for good: `tandemctl promote --force`, or allowDataLoss, at the cost of what only they have",
+			"that lack nothing. Only where the others are lost for good: `tandemctl promote NODE --force`, or allowDataLoss, at the cost of what only they have",
 			heard+1, s.N, whole, need),
 	}, true
 }

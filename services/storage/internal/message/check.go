@@ -191,6 +191,12 @@ func probe(window []byte, at int64, v *View) (int, Kind, error) {
 	return CheckView(window, at, CheckOptions{CRC: true, Offset: true}, v)
 }
 
+// Begins reports whether window, from log offset at on, begins with a record, sound or not: with its magic, or with its own offset.
+func Begins(window []byte, at int64) bool {
+	return len(window) >= posMagic+4 && bytes.HasPrefix(window[posMagic:], magicPrefix) ||
+		len(window) >= posSysFlag && at > 0 && int64(binary.BigEndian.Uint64(window[posPhysicalOffset:])) == at
+}
+
 func allZero(b []byte) bool {
 	for _, c := range b {
 		if c != 0 {

@@ -1,6 +1,7 @@
 package message
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -105,6 +106,57 @@ func TestCheckDamage(t *testing.T) {
 		}
 		if !strings.HasPrefix(err.Error(), "record at 1024: "+tc.field) {
 			t.Errorf("%s: %q", tc.name, err)
+		}
+	}
+}
+
+// What one copy of a record shows of a flipped bit: everything where the record has its checksum, else the body, the lengths, the offset
+// and what is compared with a constant. The README says so.
+func TestCheckSeesAFlippedBit(t *testing.T) {
+	flips := func(crc bool) (unseen []int) {
+		rec, _ := logOf(1, 4096, crc)
+		for i := range rec {
+			for bit := range 8 {
+				rec[i] ^= 1 << bit
+				if _, k, err := Check(rec, 4096, all); err == nil && k == Record && !slices.Contains(unseen, i) {
+					unseen = append(unseen, i)
+				}
+				rec[i] ^= 1 << bit
+			}
+		}
+		return unseen
+	}
+	if unseen := flips(true); unseen != nil {
+		t.Errorf("with a checksum bytes %v may change unseen", unseen)
+	}
+	rec, _ := logOf(1, 4096, false)
+	body, props := bytes.Index(rec, []byte("body 0")), bytes.Index(rec, draft().Properties)
+	unseen := flips(false)
+	for _, i := range unseen {
+		if i < posQueueID || i >= posPhysicalOffset && i < posSysFlag || i >= body && i < body+len("body 0") {
+			t.Errorf("byte %d may change unseen", i)
+		}
+	}
+	if !slices.Contains(unseen, props) || !slices.Contains(unseen, posQueueID) {
+		t.Errorf("without a checksum only bytes %v may change unseen: the README says more", unseen)
+	}
+}
+
+func TestBegins(t *testing.T) {
+	rec, _ := logOf(1, 4096, true)
+	for i := range rec[:posBornTimestamp] {
+		rec[i] ^= 0xFF
+		if !Begins(rec, 4096) {
+			t.Errorf("not with a flipped byte %d", i)
+		}
+		rec[i] ^= 0xFF
+		if i > 0 && Begins(rec[i:], 4096+int64(i)) {
+			t.Errorf("at byte %d of a record", i)
+		}
+	}
+	for name, b := range map[string][]byte{"nothing": nil, "zeros": make([]byte, 100), "a blank": AppendBlank(nil, 100)} {
+		if Begins(b, 0) || Begins(b, 4096) {
+			t.Error(name)
 		}
 	}
 }

@@ -70,7 +70,10 @@ func (j *job) sameHistory(ctx context.Context, s stretch) error {
 			err = j.matches(ctx, side.from, data)
 		}
 		if errors.Is(err, ErrChanged) {
-			err = ErrDiffers.With("equal_from", side.from).With("equal_to", side.to).WithMsg("what stands beside the damage is not the same in the source")
+			err = ErrDiffers.With("compared_from", side.from).With("compared_to", side.to).
+				WithMsg("what stands beside the damage is not the same in the source").
+				WithRemedy("`tandemctl verify` of both nodes shows where they differ; where it is but a few bytes and the source is right, " +
+					"`tandemctl repair NODE --from PEER --range FIRST-END` over all of it; else name a node that has followed the same master")
 		}
 		if err != nil {
 			return err

@@ -23,6 +23,9 @@ var (
 	// ErrDiffers: the source's log is not this one's there.
 	ErrDiffers = errdefs.New(errdefs.FailedPrecondition, "HISTORY_DIFFERS", "the source has another history there").
 			WithRemedy("name a node that has followed the same master; `tandemctl status` shows the epochs of each")
+	// ErrStranger: the source is of another group.
+	ErrStranger = errdefs.New(errdefs.FailedPrecondition, epoch.ReasonWrongCluster, "the source belongs to another cluster or broker").
+			WithRemedy("name a node of this one's group as the source")
 	// ErrLacks: the source does not have the range.
 	ErrLacks = errdefs.New(errdefs.OutOfRange, "SOURCE_LACKS", "the source does not have these bytes").
 			WithRemedy("name a node that has, or wait until it has caught up")

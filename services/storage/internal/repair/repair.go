@@ -89,13 +89,27 @@ func (j *job) ask(ctx context.Context) error {
 	defer cancel()
 	var err error
 	if j.heard, err = j.o.Sources.Promise(ctx, j.Source, j.o.Self); err != nil {
-		return fmt.Errorf("ask the source at %s: %w", j.Source, err)
+		return j.notHeard(err)
 	}
 	if size := j.log.FileSize(); j.heard.FileSize != size {
 		return ErrDiffers.With("file_size", size).With("source_file_size", j.heard.FileSize)
 	}
 	j.parted, j.common = epoch.Part(j.o.Epochs(), j.log.Written().Load(), j.heard.Epochs, j.heard.End)
 	return nil
+}
+
+// notHeard says why the source does not answer, in the words of the node that asks: those of the source name this node.
+func (j *job) notHeard(err error) error {
+	switch e := errdefs.As(err); {
+	case e == nil:
+	case e.Reason == epoch.ReasonWrongCluster:
+		return ErrStranger.With("source", j.Source).With("source_cluster", e.Meta["cluster"]).With("source_broker_name", e.Meta["broker_name"]).
+			With("cluster", j.o.Self.Cluster).With("broker_name", j.o.Self.BrokerName)
+	case e.Field == "node_id":
+		return errdefs.Invalid("source", "the node at %s has the brokerId %d of this one: it is this node, or one of another group", j.Source, j.o.Self.NodeID).
+			WithRemedy("name another node of this one's group as the source")
+	}
+	return fmt.Errorf("ask the source at %s: %w", j.Source, err)
 }
 
 // find fills in what is damaged.
@@ -160,14 +174,14 @@ func (j *job) finish(ctx context.Context, r Range) error {
 	}
 	if !j.DryRun {
 		j.metrics.done(r.Changed, r.Err != nil)
-		level := slog.LevelInfo
+		log := j.o.Log.With(slog.String("source", j.Source), slog.Int64("from", r.From), slog.Int64("to", r.To),
+			slog.Int64("changed", r.Changed), slog.Int("units", r.Units))
 		if r.Err != nil {
-			level = slog.LevelWarn
+			log.WarnContext(ctx, "range left as it is", slog.String("reason", errdefs.ReasonOf(r.Err)), slog.Any("error", r.Err))
 		} else {
 			j.o.Book.Repaired(r.From, r.To)
+			log.InfoContext(ctx, "range repaired")
 		}
-		j.o.Log.Log(ctx, level, "range repaired", slog.String("source", j.Source), slog.Int64("from", r.From), slog.Int64("to", r.To),
-			slog.Int64("changed", r.Changed), slog.Int("units", r.Units), slog.Any("error", r.Err))
 	}
 	return j.Done(r)
 }

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
@@ -34,6 +36,7 @@ type store struct {
 	queues   *consumequeue.Set
 	dispatch *dispatch.Dispatcher
 	epochs   epoch.List
+	said     bytes.Buffer // what repairs log
 }
 
 // newStore makes a log of 200 records; ends are those of the records.
@@ -163,6 +166,7 @@ func (s *store) repairs(src *source, r repair.Request) (repair.Summary, []repair
 	book, err := damage.NewBook(nil)
 	must(s.t, err)
 	k, err := repair.New(repair.Options{
+		Self: epoch.PromiseRequest{Cluster: "here", BrokerName: "b", NodeID: 5}, Log: slog.New(slog.NewTextHandler(&s.said, nil)),
 		Epochs: func() epoch.List { return s.epochs }, Keep: 1 << 20, Scrubs: scrubs, Queues: s, Sources: src, Book: book,
 	}, s.log)
 	must(s.t, err)
@@ -253,6 +257,53 @@ func TestRepairRefuses(t *testing.T) {
 			t.Errorf("of others: %+v, %+v, %v", sum, all, err)
 		}
 	})
+}
+
+// A sound record beside the damage that differs in the source keeps the damage from being repaired: the remedy leads to it, and a
+// repair of the range over both succeeds. The log says which was left and which was repaired.
+func TestRepairBesideAnUnseenDifference(t *testing.T) {
+	well, ends := newStore(t)
+	sick := well.rotten(ends[20] + 120)
+	_, err := sick.log.Overwrite(ends[23], other(ends[23], int(ends[24]-ends[23])), 1<<20)
+	must(t, err)
+	sum, all, err := sick.repairs(&source{store: well}, repair.Request{})
+	if err != nil || sum.Repaired != 0 || len(all) == 0 || errdefs.ReasonOf(all[0].Err) != "HISTORY_DIFFERS" {
+		t.Fatalf("%+v, %+v, %v", sum, all, err)
+	}
+	e := errdefs.As(all[0].Err)
+	if !strings.Contains(e.Remedy, "tandemctl verify") || !strings.Contains(e.Remedy, "--range") || strings.Contains(e.Error(), "equal_from") {
+		t.Errorf("%v", e)
+	}
+	if said := sick.said.String(); strings.Contains(said, "range repaired") || !strings.Contains(said, `level=WARN msg="range left as it is"`) ||
+		!strings.Contains(said, "reason=HISTORY_DIFFERS") {
+		t.Errorf("logged: %s", said)
+	}
+	sick.said.Reset()
+	if sum, all, err := sick.repairs(&source{store: well}, repair.Request{From: ends[20], To: ends[24]}); err != nil || sum.Repaired != 1 {
+		t.Errorf("of the range: %+v, %+v, %v", sum, all, err)
+	}
+	if said := sick.said.String(); !strings.Contains(said, `level=INFO msg="range repaired"`) || strings.Contains(said, "error=") {
+		t.Errorf("logged: %s", said)
+	}
+	if !bytes.Equal(sick.bytes(0, sick.log.End()), well.bytes(0, well.log.End())) {
+		t.Error("the logs differ")
+	}
+}
+
+// What a source of another group answers names this node as the stranger: it is turned round.
+func TestRepairFromAnotherGroup(t *testing.T) {
+	well, ends := newStore(t)
+	sick := well.rotten(ends[20] + 120)
+	for want, gone := range map[string]error{
+		"the source belongs to another cluster or broker (broker_name=b, cluster=here, source=, source_broker_name=x, source_cluster=there)": errdefs.
+			New(errdefs.FailedPrecondition, "WRONG_CLUSTER", "the caller belongs to another cluster or broker").With("cluster", "there").With("broker_name", "x"),
+		"source: the node at  has the brokerId 5 of this one": errdefs.Invalid("node_id", "5 is this node's too"),
+	} {
+		_, _, err := sick.repairs(&source{store: well, gone: fmt.Errorf("call: %w", gone)}, repair.Request{})
+		if err == nil || !strings.HasPrefix(err.Error(), want) || errdefs.ClassOf(err) != errdefs.ClassOf(gone) || errdefs.As(err).Remedy == "" {
+			t.Errorf("%v", err)
+		}
+	}
 }
 
 // unsummed takes a record's checksum property away, so that its lengths do not fit any more.

@@ -108,7 +108,7 @@ func (m *Master) refuse(conn net.Conn, why badReason) {
 	n := m.count.badFirst[why].Add(1)
 	_ = conn.Close()  // nothing to be done about a connection that is given up
 	if n&(n-1) == 0 { // told at 1, 2, 4, ...: a scanner does not fill the log
-		m.log.Warn("connection refused", "peer", conn.RemoteAddr().String(), "reason", badNames[why], "so_far", n)
+		m.log.Warn("connection refused", "peer", conn.RemoteAddr().String(), "reason", badNames[why], "so_far", n, "remedy", link.Remedy(badNames[why]))
 	}
 }
 

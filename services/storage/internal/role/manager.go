@@ -2,25 +2,19 @@ package role
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 
-	"github.com/tandemlog/tandem/pkg/durable"
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/services/storage/internal/epoch"
 	"github.com/tandemlog/tandem/services/storage/internal/role/change"
 	"github.com/tandemlog/tandem/services/storage/internal/role/peers"
+	"github.com/tandemlog/tandem/services/storage/internal/role/saved"
 	"github.com/tandemlog/tandem/services/storage/internal/role/slave"
 	"github.com/tandemlog/tandem/services/storage/internal/role/sums"
 )
-
-// lineageFile is the name of the lineage below the folder of a storage.
-const lineageFile = "tandem/lineage"
 
 // Manager makes a storage master or slave.
 type Manager struct {
@@ -30,6 +24,7 @@ type Manager struct {
 	set      peers.Set
 	slave    *slave.Slave
 	promoter *change.Promoter
+	saved    *saved.File
 	sums     sums.Sums
 	slog     *slog.Logger
 	metrics  instruments
@@ -75,7 +70,7 @@ func Open(o Options, log Log, links Links, puller Puller, calls Peers) (*Manager
 		return nil, err
 	}
 	m := &Manager{
-		o: o, log: log, links: links, set: o.set(calls), sums: sums.New(log), slog: o.Log.With("component", "role"),
+		o: o, log: log, links: links, set: o.set(calls), sums: sums.New(log), saved: saved.New(o.FS, o.Root), slog: o.Log.With("component", "role"),
 		ops: make(chan op), ended: make(chan struct{}), followers: map[int64]*follower{}, clean: o.Recovery.Clean,
 	}
 	m.slave = slave.New(o.slave(m.set, m.slog), owner{m}, log, puller)
@@ -88,7 +83,7 @@ func Open(o Options, log Log, links Links, puller Puller, calls Peers) (*Manager
 	if err != nil {
 		return nil, err
 	}
-	if err := m.save(next); err != nil {
+	if err := m.saveStart(next); err != nil {
 		return nil, err
 	}
 	m.update(func(s *State) { s.Reason, s.Remedy = reasonStarting, "wait, or look at Status again" })
@@ -101,23 +96,19 @@ func (m *Manager) load() (epoch.Lineage, error) {
 		Role: m.o.Role, Clean: m.o.Recovery.Clean, ID: m.o.BootID, SyncFlush: m.o.SyncFlush,
 		First: m.log.FirstOffset(), End: m.log.End(), Lost: m.o.Recovery.Lost > 0,
 	}
-	if err := durable.MkdirAll(m.o.FS, filepath.Dir(m.file())); err != nil {
-		return epoch.Lineage{}, fmt.Errorf("make folder of the lineage: %w", err)
+	l, found, backup, err := m.saved.Read()
+	if err != nil {
+		return l, err
 	}
-	data, source, err := durable.ReadChecked(m.o.FS, m.file())
-	if errors.Is(err, fs.ErrNotExist) {
+	if !found {
 		return epoch.NewLineage(boot), nil
 	}
-	var l epoch.Lineage
-	if err == nil {
-		err = l.UnmarshalText(data)
-	}
-	if err != nil {
-		return l, epoch.ErrBadLineage.With("file", lineageFile).Wrap(err).
-			WithRemedy("restore the file, or start this node as a slave in an empty folder")
-	}
-	if boot.Restored = source == durable.Backup; boot.Restored {
+	if boot.Restored = backup; backup {
 		m.slog.Warn("lineage restored from its backup", "promise_epoch", l.Promise.Epoch)
+	}
+	if l.Cluster+l.BrokerName != "" && (l.Cluster != m.o.Cluster || l.BrokerName != m.o.BrokerName) {
+		m.slog.Warn("this folder was that of another broker: unless it was renamed, stop this node and look at storePathRootDir",
+			"cluster", l.Cluster, "broker", l.BrokerName, "configured_cluster", m.o.Cluster, "configured_broker", m.o.BrokerName)
 	}
 	if m.o.SyncFlush && !l.SyncFlush {
 		// What was reported under the async flush has to be as durable as what follows.
@@ -139,27 +130,37 @@ func (m *Manager) load() (epoch.Lineage, error) {
 	return l, nil
 }
 
-func (m *Manager) file() string { return filepath.Join(m.o.Root, filepath.FromSlash(lineageFile)) }
+// saveStart saves what a start has found. After a crash a full disk does not hinder it: the abort file stays as long as this is
+// not saved, so that the next start finds the same, and nothing is promised, opened or followed before.
+func (m *Manager) saveStart(next epoch.Lineage) error {
+	err := m.save(next)
+	if err == nil || m.o.Recovery.Clean || m.o.Recovery.Lost > 0 || !m.saved.Again(err) {
+		return err
+	}
+	m.slog.Warn("the disk is full: until there is space this node neither opens nor follows", "error", err)
+	m.takes(next)
+	return nil
+}
 
 // save makes next durable, then current. After an error the file may hold either, and the old one stays current: everything
 // that next was to allow is left undone and tried again.
 func (m *Manager) save(next epoch.Lineage) error {
 	next.Held = max(next.Held, m.log.Flushed().Load())
-	data, err := next.MarshalText()
-	if err != nil {
-		return fmt.Errorf("encode lineage: %w", err)
+	next.Cluster, next.BrokerName, next.FileSize = m.o.Cluster, m.o.BrokerName, m.log.FileSize()
+	if err := m.saved.Write(next); err != nil {
+		return err
 	}
-	if err := durable.WriteChecked(m.o.FS, m.file(), data); err != nil {
-		return fmt.Errorf("save lineage: %w", err)
-	}
-	if m.lin.Role != next.Role {
-		if m.lin.Role != epoch.RoleUnset {
-			m.slog.Info("role saved", "role", next.Role.String(), "was", m.lin.Role.String())
-		}
+	m.takes(next)
+	return nil
+}
+
+// takes makes next current.
+func (m *Manager) takes(next epoch.Lineage) {
+	if m.lin.Role != next.Role && m.lin.Role != epoch.RoleUnset {
+		m.slog.Info("role saved", "role", next.Role.String(), "was", m.lin.Role.String())
 	}
 	m.lin = next
 	m.update(func(s *State) { s.Role, s.Lineage = next.Role, next })
-	return nil
 }
 
 // Run works until ctx ends. It is called once.
@@ -245,7 +246,7 @@ func (m *Manager) lineage(ctx context.Context) (l epoch.Lineage, err error) {
 
 // following is the work of a slave.
 func (m *Manager) following(ctx context.Context) {
-	m.update(func(s *State) { s.Reason, s.Remedy = reasonSlave, "send puts to the open master" })
+	m.update(func(s *State) { s.Reason, s.Remedy = ReasonSlave, "send puts to the open master" })
 	m.slave.Run(ctx)
 }
 

@@ -117,6 +117,7 @@ type Options struct {
 	StartWait             time.Duration // 3 s
 	RollbackKeep          int64         // bytes of all kept ranges
 	MaxFrame              int32         // largest frame granted and taken, bytes
+	FileSize              int64         // of the log's files where the config names it, bytes; 0: an empty log takes that of its upstream
 
 	// MasterAddress is followed first; empty: the open master among the peers. Legacy: it is the raw address of a RocketMQ
 	// broker, whose log begins at LegacyFirst where that is known.
@@ -208,7 +209,7 @@ func (o Options) backoff() peers.Backoff {
 func (o Options) slave(set peers.Set, log *slog.Logger) slave.Options {
 	return slave.Options{
 		Set: set, Address: o.Address, Required: o.Required, AllowDataLoss: o.AllowDataLoss, RollbackKeep: o.RollbackKeep,
-		MaxFrame: o.MaxFrame, SyncFlush: o.SyncFlush, MasterAddress: o.MasterAddress, Legacy: o.Legacy, LegacyFirst: o.LegacyFirst,
+		MaxFrame: o.MaxFrame, FileSize: o.FileSize, SyncFlush: o.SyncFlush, MasterAddress: o.MasterAddress, Legacy: o.Legacy, LegacyFirst: o.LegacyFirst,
 		SumTimeout: o.SumTimeout, StallAfter: o.StallAfter, Backoff: o.backoff(), Log: log,
 	}
 }

@@ -24,10 +24,10 @@ var (
 	ErrStopping = errdefs.New(errdefs.Unavailable, "STOPPED", "the storage is stopping")
 )
 
-// reasonStarting is shown until the first decision, reasonSlave on every slave.
+// reasonStarting is shown until the first decision, ReasonSlave on every slave.
 const (
 	reasonStarting = "STARTING"
-	reasonSlave    = "SLAVE"
+	ReasonSlave    = "SLAVE"
 )
 
 // State is what Status shows.
@@ -74,7 +74,7 @@ func (m *Manager) update(f func(s *State)) {
 
 // why says why the node takes no puts. Of a slave that finds no master the link knows more.
 func (s *State) why() (reason, remedy string) {
-	if s.Reason == reasonSlave && s.Upstream.Reason == slave.ErrNoUpstream.Reason {
+	if s.Reason == ReasonSlave && s.Upstream.Reason == slave.ErrNoUpstream.Reason {
 		return s.Upstream.Reason, s.Upstream.Remedy
 	}
 	return s.Reason, s.Remedy

@@ -125,7 +125,7 @@ func rangeToWire(r repair.Range) *storagev1.RepairedRange {
 	if e := errdefs.As(r.Err); e != nil {
 		bare := *e
 		bare.Remedy = ""
-		out.Reason, out.Remedy = bare.Error(), e.Remedy
+		out.Reason, out.Remedy = e.Reason+": "+bare.Error(), e.Remedy
 	}
 	return out
 }

@@ -238,7 +238,10 @@ func (s *Store) GetByOffset(offset int64, size int) (Record, error) {
 	n, kind, err := message.Check(b, offset, message.CheckOptions{CRC: true, Offset: true})
 	switch {
 	case err != nil:
-		return Record{}, ErrNoRecord.With("offset", offset).Wrap(err)
+		if message.Begins(b, offset) {
+			return Record{}, ErrRotten.WithMsg("%s: %v", ErrRotten.Msg, err).With("offset", offset)
+		}
+		return Record{}, ErrNoRecord.With("offset", offset)
 	case kind != message.Record:
 		return Record{}, ErrNoRecord.With("offset", offset)
 	case size > 0 && size != n:

@@ -89,6 +89,9 @@ var (
 	ErrNotBuilt = errdefs.New(errdefs.Unimplemented, "NOT_BUILT", "delayed, timed and transactional messages are not served")
 	// ErrNoRecord: no record starts at the offset.
 	ErrNoRecord = errdefs.New(errdefs.InvalidArgument, "NO_RECORD", "no record starts at this offset")
+	// ErrRotten: a record starts at the offset and is damaged.
+	ErrRotten = errdefs.New(errdefs.DataLoss, message.ErrCorrupt.Reason, "the record at this offset is damaged").
+			WithRemedy("read it from another node; `tandemctl repair NODE --from PEER` takes its bytes, `tandemctl scrub NODE` looks for more")
 	// ErrNotReadable: the offset lies outside of what readers may see.
 	ErrNotReadable = errdefs.New(errdefs.OutOfRange, "NOT_READABLE", "the offset is outside of the readable log")
 )

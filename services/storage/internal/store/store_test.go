@@ -145,8 +145,10 @@ func TestPutAndGet(t *testing.T) {
 		t.Errorf("by offset: %q, %v", one.View.Body, err)
 	}
 	for _, off := range []int64{-1, want[4].Offset + 1, r.log.End()} {
-		if _, err := r.GetByOffset(off, 0); err == nil {
-			t.Errorf("a record at %d", off)
+		_, err := r.GetByOffset(off, 0)
+		if want := map[bool]error{true: store.ErrNoRecord, false: store.ErrNotReadable}[off > 0 && off < r.log.End()]; !errors.Is(err, want) ||
+			strings.Contains(err.Error(), "damaged") {
+			t.Errorf("a record at %d: %v", off, err)
 		}
 	}
 	g := get(0)

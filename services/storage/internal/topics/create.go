@@ -65,7 +65,7 @@ func (v *View) create(ctx context.Context, topic string) error {
 	}
 	bound, cancel := context.WithTimeout(ctx, v.o.CreateTimeout)
 	defer cancel()
-	for {
+	for { // as often as whoever has begun it goes away
 		c, mine, err := v.creations.join(topic)
 		if err != nil {
 			return err
@@ -83,11 +83,8 @@ func (v *View) create(ctx context.Context, topic string) error {
 			if !c.gone {
 				return c.err
 			}
-		case <-bound.Done():
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			return ErrNotCreated.With("topic", topic)
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 }
@@ -97,6 +94,9 @@ func (v *View) create(ctx context.Context, topic string) error {
 func (v *View) tryCreate(ctx context.Context, topic string) error {
 	addr, why := v.o.Address, error(nil)
 	pause := newBackoff()
+	if _, ok := v.table.Load().get(topic); ok {
+		return nil // another put was faster
+	}
 	for {
 		version, err := v.askFor(ctx, addr, topic)
 		if err == nil {

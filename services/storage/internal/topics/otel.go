@@ -21,7 +21,7 @@ const (
 // The instruments of this package:
 //
 //	storage.topics.known       {topic}      topics in the view
-//	storage.topics.current     1            1 while the view follows the table, else 0
+//	storage.topics.current     {view}       1 while the view follows the table, else 0
 //	storage.topics.transfers   {transfer}   answers of the configsync that were taken, by result: unchanged, delta, full
 //	storage.topics.breaks      {break}      ends of the watch stream and answers that were not taken, by reason
 //	storage.topics.created     {topic}      topics that puts have created
@@ -54,7 +54,7 @@ func newMetrics(m metric.Meter, v *View) (*metrics, error) {
 		errs = append(errs, err)
 	}
 	gauge("storage.topics.known", "{topic}", "Topics in the view of the topic table.", func(st State) int64 { return int64(st.Topics) })
-	gauge("storage.topics.current", "1", "1 while the view follows the topic table, else 0.", func(st State) int64 {
+	gauge("storage.topics.current", "{view}", "1 while the view follows the topic table, else 0.", func(st State) int64 {
 		if st.Current {
 			return 1
 		}

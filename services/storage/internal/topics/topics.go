@@ -81,6 +81,7 @@ func New(o Options) (*View, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	o.Log = o.Log.With("component", "topics")
 	v := &View{
 		o: o, published: watermark.New(0), conns: map[string]*grpc.ClientConn{},
 		creations: creations{running: map[string]*creation{}},
@@ -111,10 +112,10 @@ func (v *View) WriteQueues(ctx context.Context, topic string) (int, error) {
 	switch {
 	case c.perm&chunk.PermWrite == 0:
 		return 0, v.refused(ErrNoPermission.WithMsg("the topic takes no puts").With("topic", topic).With("perm", c.perm).
-			WithRemedy("give it the permission to write, 2, with `tandemctl topic update`"))
+			WithRemedy("permit it: `tandemctl topic update %s --perm rw`", topic))
 	case c.write < 1:
 		return 0, v.refused(ErrNoQueues.With("topic", topic).With("queues", c.write).
-			WithRemedy("give it write queues with `tandemctl topic update`"))
+			WithRemedy("give it some: `tandemctl topic update %s --write-queues 8`", topic))
 	}
 	return int(c.write), nil
 }
@@ -132,10 +133,10 @@ func (v *View) CheckRead(topic string, queueID int32) error {
 		return nil
 	case c.perm&chunk.PermRead == 0:
 		return v.refused(ErrNoPermission.WithMsg("the topic may not be read").With("topic", topic).With("perm", c.perm).
-			WithRemedy("give it the permission to read, 4, with `tandemctl topic update`"))
+			WithRemedy("permit it: `tandemctl topic update %s --perm rw`", topic))
 	case queueID >= c.read:
 		return v.refused(errdefs.Invalid("queue_id", "%d is not a read queue of topic %s, which has %d", queueID, topic, c.read).
-			WithRemedy("read another queue, or give the topic more read queues with `tandemctl topic update`"))
+			WithRemedy("read another queue, or give it more: `tandemctl topic update %s --read-queues %d`", topic, queueID+1))
 	}
 	return nil
 }

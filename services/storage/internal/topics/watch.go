@@ -33,7 +33,7 @@ func (v *View) Run(ctx context.Context) error {
 			pause.reset()
 		}
 		if !pause.wait(ctx) {
-			return nil //nolint:nilerr // as above
+			return nil
 		}
 	}
 }
@@ -44,6 +44,7 @@ func (v *View) watch(ctx context.Context, whole bool) (err error) {
 	if err != nil {
 		return err
 	}
+	conn.ResetConnectBackoff() // Run has its own, which is shorter
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silence := time.AfterFunc(v.o.Timeout, func() { cancel(errStalled.With("after", v.o.Timeout)) })
@@ -169,7 +170,7 @@ func (v *View) broken(err error) {
 	v.st.Current, v.st.Reason, v.st.Remedy = false, reason, cmp.Or(remedy, errConnecting.Remedy)
 	v.mu.Unlock()
 	if news {
-		v.o.Log.Warn("the topic table is not followed, the last view of it holds", slog.String("configsync", v.o.Address),
+		v.o.Log.Warn("the topic table is not followed", slog.String("configsync", v.o.Address),
 			slog.Bool("known", v.table.Load() != nil), slog.Any("error", err))
 	}
 }

@@ -53,6 +53,9 @@ func Check(ctx context.Context, fsys vfs.FS, root string, o Options) (r Report, 
 	f := &folder{fsys: fsys, root: root, o: o}
 	if _, err := fsys.ReadDir(filepath.Join(root, "commitlog")); errors.Is(err, fs.ErrNotExist) {
 		if _, err := fsys.ReadDir(filepath.Join(root, "consumequeue")); err != nil {
+			if _, err := fsys.ReadDir(root); errors.Is(err, fs.ErrNotExist) {
+				return r, ErrNoStore.WithMsg("the folder does not exist").With("folder", root)
+			}
 			return r, ErrNoStore.With("folder", root)
 		}
 	}
@@ -74,9 +77,15 @@ type folder struct {
 	r     Report
 	state state
 	log   *logFiles
+
+	beyond int64 // units that point behind the end of a log whose file is short
 }
 
 func (f *folder) emit(x check.Finding) error {
+	if x.Kind == check.UnitStray && x.Detail == check.BehindEnd && f.log.short {
+		f.beyond++
+		return nil
+	}
 	if x.Kind == check.UnitStray && x.Detail == check.BehindEnd && !f.r.Clean {
 		x.Note = true // the queues were ahead of a log that has lost its end: the next start cuts them
 	}
@@ -130,7 +139,7 @@ func (f *folder) check(ctx context.Context) (err error) {
 	}
 	f.r.End, f.r.Records, f.r.Units, f.r.Undone = res.End, res.Records, res.Units, res.Behind
 	for _, judge := range []func() error{
-		func() error { return f.judgeEnd(res) }, f.judgeState, func() error { return f.judgeSummary(queues) }, f.listKept,
+		f.tellBeyond, func() error { return f.judgeEnd(res) }, f.judgeState, func() error { return f.judgeSummary(queues) }, f.listKept,
 	} {
 		if err := judge(); err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 	"github.com/tandemlog/tandem/services/storage/internal/check"
 	"github.com/tandemlog/tandem/services/storage/internal/check/folder"
 	"github.com/tandemlog/tandem/services/storage/internal/commitlog"
+	"github.com/tandemlog/tandem/services/storage/internal/epoch"
 	"github.com/tandemlog/tandem/services/storage/internal/message"
 )
 
@@ -49,7 +50,29 @@ func slave(t *testing.T, n func(total int) int) (*memfs.FS, *commitlog.Log) {
 	if _, err := l.AppendRaw(0, [][]byte{src[:n(len(src))]}); err != nil {
 		t.Fatal(err)
 	}
+	text, err := epoch.Lineage{Role: epoch.RoleSlave}.MarshalText()
+	if err == nil {
+		err = durable.MkdirAll(fsys, "/s/tandem")
+	}
+	if err == nil {
+		err = durable.WriteChecked(fsys, "/s/tandem/lineage", text)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	return fsys, l
+}
+
+// A folder of Tandem's whose lineage somebody has removed is told of: the node has forgotten its role and promises.
+func TestALineageThatIsGone(t *testing.T) {
+	fsys, l := slave(t, all)
+	if err := errors.Join(l.Close(true), fsys.RemoveAll("/s/tandem")); err != nil {
+		t.Fatal(err)
+	}
+	r, found := inspect(t, fsys, "/s")
+	if r.Damages != 0 || len(found) == 0 || !found[0].Note || found[0].File != "tandem/lineage" || !strings.Contains(found[0].Detail, "is gone") {
+		t.Errorf("%+v, %+v", r, found)
+	}
 }
 
 func all(total int) int { return total }
@@ -142,7 +165,7 @@ func TestBytesThatCannotBeRead(t *testing.T) {
 
 func TestNoStore(t *testing.T) {
 	fsys := memfs.New()
-	if _, err := folder.Check(t.Context(), fsys, "/nothing", folder.Options{Now: time.Now()}); !errors.Is(err, folder.ErrNoStore) {
+	if _, err := folder.Check(t.Context(), fsys, "/nothing", folder.Options{Now: time.Now()}); !errors.Is(err, folder.ErrNoStore) || !strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("%v", err)
 	}
 }

@@ -18,8 +18,11 @@ type logFiles struct {
 	fsys       vfs.FS
 	dir        string
 	size       int64
+	want       int64 // the size where neighbours or the lineage say it
 	first, end int64
 	files      int
+
+	short bool // one of them was cut short, which was told
 
 	open  vfs.File // the one read last
 	start int64
@@ -37,8 +40,7 @@ func (f *folder) openLog() (*logFiles, error) {
 		return nil, fmt.Errorf("list log files: %w", err)
 	}
 	counts := map[int64]int{}
-	type found struct{ start, size int64 }
-	var all []found
+	var all []logFile
 	for _, info := range infos {
 		start, ok := mappedfile.ParseName(info.Name)
 		if !ok || info.Dir {
@@ -47,15 +49,11 @@ func (f *folder) openLog() (*logFiles, error) {
 			}
 			continue
 		}
-		all = append(all, found{start, info.Size})
+		all = append(all, logFile{start, info.Size})
 		counts[info.Size]++
 	}
-	for size, n := range counts {
-		if size > 0 && (n > counts[l.size] || n == counts[l.size] && size > l.size) {
-			l.size = size
-		}
-	}
-	for _, file := range all {
+	cut := l.sizes(all, counts, &f.state)
+	for i, file := range all {
 		name := filepath.Join("commitlog", mappedfile.Name(file.start))
 		switch {
 		case file.size == 0 && file == all[len(all)-1]:
@@ -63,7 +61,9 @@ func (f *folder) openLog() (*logFiles, error) {
 		case file.start%max(l.size, 1) != 0:
 			err = f.damaged(name, "the name is no multiple of the file size %d", l.size)
 		default:
-			if file.size != l.size {
+			if i == cut {
+				err = f.tellShort(name, file, l.want)
+			} else if file.size != l.size {
 				err = f.damaged(name, "has %d bytes, the others have %d", file.size, l.size)
 			}
 			if l.files > 0 && file.start != l.end {
@@ -81,6 +81,23 @@ func (f *folder) openLog() (*logFiles, error) {
 	}
 	f.r.Files, f.r.First, f.r.FileSize = l.files, l.first, l.size
 	return l, nil
+}
+
+// sizes finds the length that all files should have, and returns the index of the one that was cut short, or -1.
+func (l *logFiles) sizes(all []logFile, counts map[int64]int, s *state) (cut int) {
+	for size, n := range counts {
+		if size > 0 && (n > counts[l.size] || n == counts[l.size] && size > l.size) {
+			l.size = size
+		}
+	}
+	if n := len(all); n > 0 && all[n-1].size == 0 { // a start removes it
+		all = all[:n-1]
+	}
+	cut, l.want = s.short(all)
+	if l.short = cut >= 0; l.short && l.want > 0 {
+		l.size = l.want
+	}
+	return cut
 }
 
 // FileSize implements Log.

@@ -91,8 +91,11 @@ func (f *folder) readSealed(file string) ([]byte, error) {
 
 func (f *folder) readLineage() error {
 	data, err := f.readSealed(lineageFile)
-	if err != nil || data == nil {
+	if err != nil {
 		return err
+	}
+	if data == nil {
+		return f.tellForgotten()
 	}
 	var l epoch.Lineage
 	if err := l.UnmarshalText(data); err != nil {
@@ -100,6 +103,20 @@ func (f *folder) readLineage() error {
 	}
 	f.state.lineage = &l
 	return nil
+}
+
+// tellForgotten tells that a folder which Tandem has used has no lineage.
+func (f *folder) tellForgotten() error {
+	for _, name := range []string{lineageFile, lineageFile + ".bak"} {
+		if _, err := f.fsys.Stat(filepath.Join(f.root, filepath.FromSlash(name))); !errors.Is(err, fs.ErrNotExist) {
+			return nil // it was told what is wrong with it
+		}
+	}
+	if !f.state.ours {
+		return nil
+	}
+	return f.note(lineageFile, "is gone, and Tandem has used this folder: the next start knows neither this node's role nor what it has promised; "+
+		"as a slave it may cut its log and fetch it again")
 }
 
 func (f *folder) readSummary() error {

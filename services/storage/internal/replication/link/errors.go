@@ -13,7 +13,7 @@ import (
 var (
 	// ErrPeerClosed: the peer closed the connection.
 	ErrPeerClosed = errdefs.New(errdefs.Unavailable, "LINK_CLOSED", "the peer closed the connection").
-			WithRemedy("see the peer's log for the reason")
+			WithRemedy("start the peer where it is down; else its log has the reason")
 	// ErrBroken: the connection broke.
 	ErrBroken = errdefs.New(errdefs.Unavailable, "LINK_BROKEN", "the connection broke")
 	// ErrSilent: nothing came for the housekeeping interval.

@@ -9,11 +9,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/testkit"
 	"github.com/tandemlog/tandem/pkg/watermark"
 	"github.com/tandemlog/tandem/services/storage/internal/replication/link"
@@ -336,7 +338,7 @@ func TestReaderEnds(t *testing.T) {
 	a, b := net.Pipe()
 	in := link.NewReader(a, limit)
 	b.Close()
-	if _, err := in.Read(make([]byte, 1)); !errors.Is(err, link.ErrPeerClosed) {
+	if _, err := in.Read(make([]byte, 1)); !errors.Is(err, link.ErrPeerClosed) || !strings.HasPrefix(errdefs.As(err).Remedy, "start the peer") {
 		t.Errorf("closed: %v", err)
 	}
 	a.Close()

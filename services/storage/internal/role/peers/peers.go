@@ -108,6 +108,11 @@ func (r Round) openMaster() int {
 	return best
 }
 
+// AllEmpty says whether no peer that was heard has any history.
+func (r Round) AllEmpty() bool {
+	return !slices.ContainsFunc(r.Heard, func(h epoch.Heard) bool { return !h.Empty })
+}
+
 // Absent says who did not answer, for the end of a remedy.
 func (r Round) Absent() string {
 	if len(r.silent) == 0 {
@@ -116,18 +121,31 @@ func (r Round) Absent() string {
 	return "; no answer from " + strings.Join(r.silent, ", ")
 }
 
-// brief says what is wrong with a peer. Of one that is not reached the end of the message says it, and the remedy where that is more
-// than to start it.
+// brief says what is wrong with a peer: of one that is not reached why, and the remedy where that is more than to start it.
 func brief(err error) string {
-	e := errdefs.As(err)
-	if e == nil || e.Reason != "UNREACHABLE" {
+	why := Unreached(err)
+	switch {
+	case why == "":
 		return err.Error()
-	}
-	why := e.Msg[strings.LastIndex(e.Msg, ": ")+1:]
-	if why = strings.TrimSpace(why); why == "connection refused" || e.Remedy == "" {
+	case why == "connection refused" || errdefs.As(err).Remedy == "":
 		return why
 	}
-	return why + ": " + e.Remedy
+	return why + ": " + errdefs.As(err).Remedy
+}
+
+// Unreached says why a peer was not reached, by gRPC or on its raw port, which is the end of what the error says; "" for any other
+// error.
+func Unreached(err error) string {
+	e := errdefs.As(err)
+	text := ""
+	switch {
+	case e == nil:
+	case e.Reason == "UNREACHABLE":
+		text = e.Msg
+	case e.Reason == "CONNECT_FAILED" && e.Cause != nil:
+		text = e.Cause.Error()
+	}
+	return strings.TrimSpace(text[strings.LastIndex(text, ": ")+1:])
 }
 
 // Backoff is a pause that doubles from Least, with full jitter, up to Most.

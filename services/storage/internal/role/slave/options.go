@@ -85,6 +85,7 @@ type Options struct {
 	AllowDataLoss bool
 	RollbackKeep  int64 // bytes of all kept ranges
 	MaxFrame      int32 // largest frame taken, bytes
+	FileSize      int64 // of the log's files where the config names it, bytes
 	SyncFlush     bool
 	// MasterAddress is followed first; empty: the open master among the peers. Legacy: it is the raw address of a RocketMQ
 	// broker, whose log begins at LegacyFirst where that is known.
@@ -140,6 +141,10 @@ type Upstream struct {
 	Connects int64
 }
 
+// neverMaster is the remedy of ErrNoUpstream where no log has begun.
+const neverMaster = "no node that was heard has any history: start the one whose config makes it master (brokerRole SYNC_MASTER or ASYNC_MASTER); " +
+	"where no config does, `tandemctl promote NODE` makes a node the first master"
+
 // Errors.
 var (
 	// ErrHistoryChanged ends the links below a slave whose own history changes.
@@ -147,7 +152,7 @@ var (
 	// ErrNoUpstream: nobody to follow.
 	ErrNoUpstream = errdefs.New(errdefs.Unavailable, "NO_OPEN_MASTER", "no open master is known").
 			WithRemedy("look at the peers with `tandemctl status`: start the master, or what it waits for; only if it will not come back, " +
-			"`tandemctl promote` the best of the others")
+			"`tandemctl promote NODE` for the best of the others")
 	// ErrForgotten: a node without a promise has not heard enough peers to follow.
 	ErrForgotten = errdefs.New(errdefs.Unavailable, "TOO_FEW_PEERS_HEARD", "an empty node follows only after hearing its peers").
 			WithRemedy("start more of the nodes in ha.peers")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/services/storage/internal/role/peers"
 )
 
 // What most remedies come down to.
@@ -27,7 +28,7 @@ var general = map[string]string{
 	"CANDIDACY_ENDED":    "none is needed: it is tried again. Where this repeats, two nodes try to become master: demote one of them",
 	"NOT_MASTER":         "look at the Status of the peers",
 	"NOT_PROMOTED":       "look at the Status of the peers",
-	"PROMOTION_HALF_WAY": "wait, or give it up with `tandemctl demote`",
+	"PROMOTION_HALF_WAY": "wait, or give it up with `tandemctl demote NODE`",
 	"NOT_DRAINED":        "look at the Status of the master",
 	"HELD_TOO_LONG":      "none is needed: puts are taken again",
 	"STOPPED":            "start the storage again",
@@ -79,7 +80,11 @@ func Remedy(err error) string {
 		return ""
 	}
 	if e := telling(err); e != nil {
-		return cmp.Or(e.Remedy, general[e.Reason], err.Error())
+		remedy := cmp.Or(e.Remedy, general[e.Reason], err.Error())
+		if why := peers.Unreached(e); why != "" { // no reason in Status says it
+			return why + ": " + remedy
+		}
+		return remedy
 	}
 	return err.Error() + ": " + ownLog
 }

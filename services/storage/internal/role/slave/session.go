@@ -48,6 +48,10 @@ func (s *Slave) session(ctx context.Context, addr string, copying bool) error {
 			return err
 		}
 		p := epoch.DecideAnswer(own, a)
+		if want := s.o.FileSize; !p.Refused && own.FileSize == 0 && want != 0 && a.FileSize != want {
+			p = epoch.Plan{Refused: true, Reason: epoch.ReasonFileSize, Remedy: fmt.Sprintf(
+				"mappedFileSizeCommitLog is %d here, and the upstream's files have %d bytes: set it to that, or leave it out to take that", want, a.FileSize)}
+		}
 		if p.Refused || p.Compare {
 			fs.Close()
 		}

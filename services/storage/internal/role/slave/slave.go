@@ -64,6 +64,9 @@ func (s *Slave) followOnce(ctx context.Context) error {
 	case s.o.MasterAddress != "":
 		return err
 	}
+	if r.AllEmpty() && s.log.End() == 0 {
+		return ErrNoUpstream.WithRemedy("%s%s", neverMaster, r.Absent())
+	}
 	return ErrNoUpstream.WithRemedy("%s%s", ErrNoUpstream.Remedy, r.Absent())
 }
 

@@ -251,7 +251,7 @@ func send(d *chunk.Delta, first bool, send func(*configsyncv1.WatchResponse) err
 		}
 		return send(&configsyncv1.WatchResponse{Header: h})
 	}
-	for _, b := range Chunks(d, 2) {
+	for _, b := range Chunks(d, max(2, (len(d.Topics)+len(d.Deleted))/100)) {
 		if err := send(&configsyncv1.WatchResponse{Header: h, Chunk: b}); err != nil {
 			return err
 		}

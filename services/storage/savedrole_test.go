@@ -1,0 +1,36 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestASavedRoleIsShown: Status says so where the config names another role than the one that holds, and the node works on.
+func TestASavedRoleIsShown(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, 1, asyncMaster).start().awaitOpen()
+	if st := n.status(); st.GetReason() != "" {
+		t.Errorf("as configured: %v", st)
+	}
+	n.halt()
+	n.change(func(c *Config) {
+		c.BrokerRole, c.HA.Peers, c.HA.MasterRole = slave, []string{c.Listen, freeAddr(t)}, asyncMaster
+	})
+	n.start().awaitOpen()
+	st := n.status()
+	if st.GetReason() != reasonSavedRole || !strings.Contains(st.GetRemedy(), "brokerRole: SLAVE") || !st.GetOpen() {
+		t.Errorf("open: %v", st)
+	}
+	for _, part := range []string{`msg="this node"`, "role=async-master", "configured_role=SLAVE", "listen=" + n.cfg.Listen, "folder=" + n.cfg.StorePathRootDir} {
+		if !strings.Contains(n.log.String(), part) {
+			t.Errorf("the log of the start lacks %s", part)
+		}
+	}
+	n.halt()
+	// Another broker's name over the same folder is told.
+	n.change(func(c *Config) { c.BrokerName = "another" })
+	n.start().awaitOpen()
+	if !strings.Contains(n.log.String(), "this folder was that of another broker") {
+		t.Error("a folder of another broker was opened without a word")
+	}
+}
