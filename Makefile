@@ -91,7 +91,7 @@ lint: $(BUF) $(LINT) ## Lint protos and code, and check that gen/ and go.mod are
 .PHONY: ci
 ci: lint test build ## What CI runs: lint, tests, builds, the demo, 20 rounds of torture, RocketMQ beside it (Java 17, Maven).
 	@go run ./deploy/e2e/demo -bin $(BIN)
-	go test ./deploy/e2e/interop ./deploy/e2e/torture ./deploy/e2e/tortureledger
+	go test -timeout 5m ./deploy/e2e/...
 	@go run ./deploy/e2e/torture -bin $(BIN)
 	@go run ./deploy/e2e/tortureledger -bin $(BIN) -duration 60s
 	@go run ./deploy/e2e/interop -bin $(BIN)

@@ -19,8 +19,6 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/dynamicpb"
-
-	"github.com/tandemlog/tandem/pkg/testkit"
 )
 
 // reflected asks a server for its services as grpcurl does, and builds them from what it answers alone.
@@ -168,7 +166,7 @@ func negate(m *dynamicpb.Message) {
 // call makes one call and takes its first answer.
 func call(t *testing.T, n *node, m protoreflect.MethodDescriptor, what string, req *dynamicpb.Message) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	resp := dynamicpb.NewMessage(m.Output())
 	path := "/" + string(m.Parent().FullName()) + "/" + string(m.Name())

@@ -26,7 +26,6 @@ import (
 	"github.com/tandemlog/tandem/pkg/grpcx"
 	"github.com/tandemlog/tandem/pkg/service"
 	"github.com/tandemlog/tandem/pkg/telemetry"
-	"github.com/tandemlog/tandem/pkg/testkit"
 	"github.com/tandemlog/tandem/pkg/vfs"
 )
 
@@ -39,6 +38,9 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(m.Run()) //nolint:forbidigo // that is what TestMain does
 }
+
+// patience bounds every single wait. CI's machine has two cores, which other tests keep busy under the race detector.
+const patience = 3 * time.Minute
 
 // scaled is short, or full in a soak.
 func scaled[T any](short, full T) T {
@@ -212,7 +214,7 @@ func dial(t testing.TB, addr string) *grpc.ClientConn {
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond},
-			MinConnectTimeout: testkit.Patience,
+			MinConnectTimeout: patience,
 		}))
 	if err != nil {
 		t.Fatal(err)
@@ -330,10 +332,10 @@ func (n *node) await(what string, ok func(*configsyncv1.StatusResponse) bool) *c
 	return last
 }
 
-// until tries f until it says yes, and fails the test with what it said last beyond Patience.
+// until tries f until it says yes, and fails the test with what it said last beyond patience.
 func until(t testing.TB, what string, f func(ctx context.Context) (bool, string)) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

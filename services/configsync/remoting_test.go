@@ -16,7 +16,6 @@ import (
 	"time"
 
 	configsyncv1 "github.com/tandemlog/tandem/gen/tandem/configsync/v1"
-	"github.com/tandemlog/tandem/pkg/testkit"
 	"github.com/tandemlog/tandem/services/configsync/internal/remoting"
 	"github.com/tandemlog/tandem/services/configsync/internal/remoting/frame"
 	"github.com/tandemlog/tandem/services/configsync/internal/table"
@@ -292,18 +291,24 @@ func TestT15_AJavaMasterThatIsBehind(t *testing.T) {
 	s.awaitOffset(topicA, groupA, 100)
 }
 
-// TestT13_TablesAboveFourMiB: 30,000 entries of each kind come from a Java master in one answer each, and leave for Java slaves the same.
+// TestT13_TablesAboveFourMiB: tables come from a Java master in one answer each, the topics' above 4 MiB, and leave for Java slaves
+// the same.
 func TestT13_TablesAboveFourMiB(t *testing.T) {
 	t.Parallel()
+	const count = 4000
 	f := newFakeJava(t)
-	f.fill(entry.Version{Counter: 1, Timestamp: 1}, 30_000)
+	f.fill(entry.Version{Counter: 1, Timestamp: 1}, count)
+	f.set(func() {
+		note := fmt.Sprintf(`"topicSysFlag":0,"zNote":%q`, strings.Repeat("n", 1000))
+		f.tables[entry.Topics] = strings.ReplaceAll(f.tables[entry.Topics], `"topicSysFlag":0`, note)
+	})
 	if n := len(f.tables[entry.Topics]); n < 4<<20 {
 		t.Fatalf("the topics are %d bytes", n)
 	}
-	s := slaveOf(t, f, func(c *Config) { c.SyncTimeout = testkit.Patience })
+	s := slaveOf(t, f, func(c *Config) { c.SyncTimeout = patience })
 	s.start()
-	s.rounds("the sync", entries(30_000))
-	st := s.rounds("an idle round", entries(30_000))
+	s.rounds("the sync", entries(count))
+	st := s.rounds("an idle round", entries(count))
 	for _, k := range st.GetKinds() {
 		if k.GetRounds()["unchanged"] == 0 {
 			t.Errorf("%v", k)
@@ -321,7 +326,7 @@ func TestT13_TablesAboveFourMiB(t *testing.T) {
 		}
 		want, errW := jsonfile.Decode(k, []byte(f.tables[k]))
 		got, errG := jsonfile.Decode(k, body)
-		if errW != nil || errG != nil || got.Len() != 30_000 || len(slices.Collect(table.Diff(want, got))) > 0 {
+		if errW != nil || errG != nil || got.Len() != count || len(slices.Collect(table.Diff(want, got))) > 0 {
 			t.Errorf("%v: %v, %v", k, errW, errG)
 		}
 	}
@@ -351,7 +356,7 @@ func remotingAddr(t testing.TB) string {
 // call connects to a remoting port, as a Java slave does.
 func (n *node) call(addr string) *remoting.Conn {
 	n.t.Helper()
-	conn, err := remoting.Connect(n.t.Context(), (&net.Dialer{Timeout: testkit.Patience}).DialContext, addr, 64<<20)
+	conn, err := remoting.Connect(n.t.Context(), (&net.Dialer{Timeout: patience}).DialContext, addr, 64<<20)
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ const merge = configsyncv1.ImportMode_IMPORT_MODE_MERGE
 // TestT13_MoreThanAReplyHolds: tables of more than 4 MiB reach an empty slave while they change; then a round moves next to nothing.
 func TestT13_MoreThanAReplyHolds(t *testing.T) {
 	t.Parallel()
-	g := group(t, 1)
+	g := group(t, 1, func(c *Config) { c.SyncTimeout = patience })
 	size := scaled(12000, 20000)
 	m := g[0].start().awaitOpen()
 	for k, text := range map[entry.Kind]string{

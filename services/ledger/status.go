@@ -59,6 +59,7 @@ func (a *app) Status(ctx context.Context) (*ledgerv1.StatusResponse, error) {
 		DroppedMessages: int64(s.Dropped), DiskFullRefusals: int64(s.NoRoom), LogSize: a.log.End(), //nolint:gosec // counters
 		StartedAt: timestamppb.New(started), Version: a.env.Version, Elections: int64(s.Counters.Elections), //nolint:gosec // a counter
 		PushRetries: int64(s.Counters.Retries), WindowStart: int64(a.appender.WindowStart()), //nolint:gosec // a counter
+		DiskFullTransfers: int64(s.HandedOver), //nolint:gosec // a counter
 	}
 	if s.Async {
 		out.FlushMode = ledgerv1.FlushMode_FLUSH_MODE_ASYNC
@@ -105,7 +106,8 @@ func (a *app) followers(out *ledgerv1.StatusResponse, peers []consensus.PeerStat
 }
 
 // openMetrics makes the gauges: ledger.role (0 follower, 1 pre-candidate, 2 candidate, 3 leader), ledger.term, ledger.index.committed,
-// ledger.index.last and ledger.voter of this node, ledger.leader.known.
+// ledger.index.last and ledger.voter of this node, ledger.leader.known; and ledger.disk_full.transfers, the leaderships that it
+// handed over because its disk was full.
 func (a *app) openMetrics() error {
 	meter := a.env.MeterProvider.Meter(scope + "node")
 	values := []struct {
@@ -118,6 +120,7 @@ func (a *app) openMetrics() error {
 		{"ledger.leader.known", func(s consensus.SoftState) int64 { return oneIf(s.Leader != "") }},
 		{"ledger.index.committed", func(consensus.SoftState) int64 { mark, _ := a.member.Committed(); return mark.Load() }},
 		{"ledger.index.last", func(consensus.SoftState) int64 { return int64(a.log.Last()) }},
+		{"ledger.disk_full.transfers", func(consensus.SoftState) int64 { return int64(a.member.node().HandedOver()) }}, //nolint:gosec // a counter
 	}
 	for _, v := range values {
 		_, err := meter.Int64ObservableGauge(v.name, metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 
+	configsyncv1 "github.com/tandemlog/tandem/gen/tandem/configsync/v1"
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
 	"github.com/tandemlog/tandem/pkg/client"
 	"github.com/tandemlog/tandem/pkg/grpcx"
@@ -29,6 +30,16 @@ func (noop) Put(context.Context, *storagev1.PutRequest) (*storagev1.PutResponse,
 	return nothing, nil
 }
 
+// noopOffsets answers each commit at once.
+type noopOffsets struct {
+	configsyncv1.UnimplementedOffsetServiceServer
+}
+
+// Commit implements OffsetService.
+func (noopOffsets) Commit(context.Context, *configsyncv1.CommitRequest) (*configsyncv1.CommitResponse, error) {
+	return &configsyncv1.CommitResponse{}, nil
+}
+
 // serveNoop serves at addr with the interceptors and the telemetry that a storage has by default.
 func serveNoop(ctx context.Context, addr string) error {
 	settings := service.Defaults("")
@@ -44,6 +55,7 @@ func serveNoop(ctx context.Context, addr string) error {
 		return err
 	}
 	storagev1.RegisterMessageServiceServer(s, noop{})
+	configsyncv1.RegisterOffsetServiceServer(s, noopOffsets{})
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil {
 		return err
@@ -51,23 +63,29 @@ func serveNoop(ctx context.Context, addr string) error {
 	return s.Serve(ctx, ln)
 }
 
+// noop starts the server of calls that do nothing.
+func (r *rig) noop() (*child, string, error) {
+	port, err := r.ports(1)
+	if err != nil {
+		return nil, "", err
+	}
+	bin, err := os.Executable()
+	if err != nil {
+		return nil, "", err
+	}
+	s, err := r.start("noop", exec.Command(bin, noopVerb, loopback(port))) //nolint:noctx // the caller ends it
+	return s, loopback(port), err
+}
+
 // noopCalls measures unary puts that do nothing, through the same client.
 func noopCalls(callers int) func(context.Context, *rig, string) (map[string]float64, error) {
 	return func(ctx context.Context, r *rig, name string) (_ map[string]float64, err error) {
-		port, err := r.ports(1)
-		if err != nil {
-			return nil, err
-		}
-		bin, err := os.Executable()
-		if err != nil {
-			return nil, err
-		}
-		s, err := r.start("noop", exec.Command(bin, noopVerb, loopback(port))) //nolint:noctx // ended below
+		s, addr, err := r.noop()
 		if err != nil {
 			return nil, err
 		}
 		defer s.end()
-		c, err := client.Dial(ctx, client.Options{Addresses: []string{loopback(port)}})
+		c, err := client.Dial(ctx, client.Options{Addresses: []string{addr}})
 		if err != nil {
 			return nil, err
 		}

@@ -26,19 +26,23 @@ const (
 	outside                    // whole storages
 	besideRedis                // Redis, if it is there
 	besideRocketMQ             // RocketMQ, if it is there
+	once                       // whole services for minutes: measured in the first round only
 )
 
 // parts splits probes by their rounds.
 func parts(all []probe) [][]probe {
-	var in, out []probe
+	var in, out, last []probe
 	for _, p := range all {
-		if p.part == inside {
+		switch p.part {
+		case inside:
 			in = append(in, p)
-		} else {
+		case once:
+			last = append(last, p)
+		default:
 			out = append(out, p)
 		}
 	}
-	return [][]probe{in, out}
+	return [][]probe{in, out, last}
 }
 
 // missing returns why probes of a part cannot be measured here, or "".
@@ -73,7 +77,7 @@ const (
 
 // probes are all measurements in the order of a round.
 func probes() []probe {
-	return []probe{
+	return append([]probe{
 		{"plain stream", limitOf("stream"), inside},
 		{"stream, 32 KiB frames, file in cache", catchUp(32<<10, plainFrame, true), inside},
 		{"stream, granted frames, file in cache", catchUp(32<<10, grantedFrame, true), inside},
@@ -103,7 +107,7 @@ func probes() []probe {
 		{"Redis 512 SETs + WAIT", redisGathered(512), besideRedis},
 		{"RocketMQ send, c=1", rocketPut(1), besideRocketMQ},
 		{"RocketMQ send, c=64", rocketPut(64), besideRocketMQ},
-	}
+	}, configProbes()...)
 }
 
 // probesOf returns the probes that the rows need.

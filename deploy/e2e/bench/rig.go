@@ -29,10 +29,13 @@ type rig struct {
 
 	sources map[int]*source // of streams, by the size of a body
 	puts    *cluster        // of this round
+	tables  map[int]*worker // of the config sync's helper, by the number of topics
 
 	// Whole services, and what their clients need. Those of the product are this round's, others the run's.
 	storageBin string
 	pair       *pair
+	config     *configNode
+	programs   map[string]string // those of services/ that only some rows need, once they are built
 	redis      *redis
 	rocketmq   *rocketmq.RocketMQ
 	rocket     *rocket
@@ -49,7 +52,7 @@ type source struct {
 }
 
 func newRig(ctx context.Context, s settings) (_ *rig, err error) {
-	r := &rig{settings: s, sources: map[int]*source{}}
+	r := &rig{settings: s, sources: map[int]*source{}, tables: map[int]*worker{}, programs: map[string]string{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())
@@ -89,6 +92,9 @@ func (r *rig) close() error {
 	for _, s := range r.sources {
 		errs = append(errs, s.end())
 	}
+	for _, w := range r.tables {
+		errs = append(errs, w.end())
+	}
 	r.redis.end()
 	r.rocket.end()
 	return errors.Join(append(errs, os.RemoveAll(r.disk), os.RemoveAll(r.mem))...)
@@ -114,7 +120,8 @@ func (r *rig) endRound() error {
 	if r.pair != nil {
 		errs = append(errs, r.pair.end(r.mem))
 	}
-	r.puts, r.pair = nil, nil
+	r.config.end()
+	r.puts, r.pair, r.config = nil, nil, nil
 	return errors.Join(errs...)
 }
 

@@ -69,7 +69,7 @@ func rows() []row {
 		{"8", "bytes to 8 slaves / to 1", scaled(put(slave8, sync64, "per second"), 8), atLeast(1.8)},
 		{"19", "allocations of the master, a sync put", only(figure{"allocations", "master, per put"}), atMost(1)},
 		{"19", "allocations of the slave, a message", only(figure{"allocations", "slave, per message"}), atMost(0.01)},
-	}, besides()...)
+	}, append(configRows(), besides()...)...)
 }
 
 // besides are the lines of clients, and of what they are compared with.

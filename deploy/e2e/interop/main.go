@@ -14,7 +14,7 @@ import (
 
 func main() {
 	bin := flag.String("bin", "bin", "folder of the binaries (make build)")
-	only := flag.String("run", "a,b,c,d,e,f,g,h", "scenarios to run")
+	only := flag.String("run", "a,b,c,d,e,f,g,h,i", "scenarios to run")
 	keep := flag.Bool("keep", false, "keep the data folder")
 	flag.Parse()
 
@@ -43,6 +43,7 @@ func scenarios() []scenario {
 		{"f", "a Tandem pair of storage and config sync follows a RocketMQ 5.3.3 master: log and tables", mirror},
 		{"g", "a RocketMQ 5.3.3 slave that knows a name server alone follows a Tandem pair, then becomes a master", adoptVersion("5.3.3")},
 		{"h", "the same with 4.9.7", adoptVersion("4.9.7")},
+		{"i", "RocketMQ 5.3.3 and 4.9.7 brokers start on tables that Tandem wrote, and Tandem on what they left", startedVersions},
 	}
 }
 
@@ -60,7 +61,7 @@ func run(ctx context.Context, bin string, only []string, keep bool) error {
 		}
 	}
 	if len(chosen) == 0 || len(chosen) != len(only) {
-		return fmt.Errorf("-run %s: each scenario is one of a to h", strings.Join(only, ","))
+		return fmt.Errorf("-run %s: each scenario is one of a to i", strings.Join(only, ","))
 	}
 	dir, err := os.MkdirTemp("", "tandem-interop-")
 	if err != nil {

@@ -132,8 +132,8 @@ func sameTables(ctx context.Context, what, one, two string, but []string) (table
 // configNode is a Tandem config sync service.
 type configNode struct {
 	*process
-	remoting string
-	conn     *grpc.ClientConn
+	addr, remoting string
+	conn           *grpc.ClientConn
 }
 
 // configsync starts a config sync service beside a storage, on its folder, with these lines of configuration.
@@ -143,7 +143,7 @@ func (s *stage) configsync(n *node, lines func(remoting string) []string) (*conf
 		return nil, err
 	}
 	addr := fmt.Sprintf("127.0.0.1:%d", port)
-	c := &configNode{remoting: fmt.Sprintf("127.0.0.1:%d", port+4)}
+	c := &configNode{addr: addr, remoting: fmt.Sprintf("127.0.0.1:%d", port+4)}
 	text := fmt.Sprintf("storePathRootDir: %s\nlisten: %s\nstorage: {address: \"%s\"}\ntelemetry: {debugListen: \"127.0.0.1:%d\"}\n%s\n",
 		n.store, addr, n.addr, port+1, strings.Join(lines(c.remoting), "\n"))
 	config := filepath.Join(s.dir, "configsync.yaml")

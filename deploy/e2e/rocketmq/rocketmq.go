@@ -49,6 +49,7 @@ func Resolve(ctx context.Context, dir, version string) (*RocketMQ, error) {
 	const silent = `<configuration><root level="OFF"/></configuration>`
 	for name, text := range map[string][]byte{
 		"pom.xml": pom, "Load.java": load, "conf/logback_namesrv.xml": []byte(silent), "conf/logback_broker.xml": []byte(silent),
+		"conf/logback_tools.xml": []byte(silent),
 	} {
 		if err := os.WriteFile(filepath.Join(q.Home, name), text, 0o600); err != nil {
 			return nil, err
@@ -80,6 +81,12 @@ func (q *RocketMQ) Java(dir string, flags []string, args ...string) *exec.Cmd {
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "ROCKETMQ_HOME="+q.Home)
 	return cmd
+}
+
+// Admin returns RocketMQ's own mqadmin with these arguments. It ends with 0 even where it failed: then an exception is on its
+// standard error.
+func (q *RocketMQ) Admin(dir string, flags []string, args ...string) *exec.Cmd {
+	return q.Java(dir, flags, append([]string{"org.apache.rocketmq.tools.command.MQAdminStartup"}, args...)...)
 }
 
 // Load returns RocketMQ's own client under load: see Load.java.

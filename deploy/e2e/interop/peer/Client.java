@@ -2,6 +2,8 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.security.MessageDigest;
 import java.util.ArrayList;
 import java.util.HexFormat;
@@ -26,6 +28,9 @@ import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.remoting.netty.NettyClientConfig;
+import org.apache.rocketmq.remoting.netty.NettyRemotingClient;
+import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /**
@@ -35,9 +40,11 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
  *   load THREADS                 puts messages of ten kinds until halt
  *   halt                         answers how many sends got which status
  *   send COUNT                   the same for COUNT plain messages
+ *   late COUNT LEVEL             the same for COUNT messages of a delay level
  *   config ADDRESS KEY VALUE     changes a broker's setting
  *   topic ADDRESS NAME QUEUES    creates a topic on a broker and waits until the name server knows it
  *   route TOPIC                  waits until the name server knows the topic and answers its master's address
+ *   tables ADDRESS FOLDER        writes a broker's answers to the codes 21, 43, 45 and 201 as files of their names
  *   receive COUNT TOPIC...       consumes these topics by a new group for a minute at most and prints each message
  *                                as Records does
  *
@@ -47,6 +54,8 @@ public class Client {
     private static final int KINDS = 10;
     private static final long PAUSE_MILLIS = 5;
     private static final int MAX_TRIES = 200;
+    private static final Map<String, Integer> TABLES =
+        Map.of("topics.json", 21, "consumerOffset.json", 43, "delayOffset.json", 45, "subscriptionGroup.json", 201);
 
     private final String nameServer;
     private final PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
@@ -113,6 +122,13 @@ public class Client {
                     put(0, number.incrementAndGet());
                 }
                 return takeStatuses();
+            case "late":
+                for (int i = Integer.parseInt(word[1]); i > 0; i--) {
+                    Message late = new Message("Plain", random(30, 50));
+                    late.setDelayTimeLevel(Integer.parseInt(word[2]));
+                    count(producer.send(late).getSendStatus().name());
+                }
+                return takeStatuses();
             case "config":
                 Properties change = new Properties();
                 change.setProperty(word[2], word[3]);
@@ -126,6 +142,9 @@ public class Client {
             case "route":
                 awaitRoute(word[1]);
                 return admin.examineTopicRouteInfo(word[1]).getBrokerDatas().get(0).getBrokerAddrs().get(0L);
+            case "tables":
+                tables(word[1], Path.of(word[2]));
+                return "";
             case "receive":
                 return receive(Integer.parseInt(word[1]), List.of(word).subList(2, word.length)) + " messages";
             default:
@@ -182,6 +201,10 @@ public class Client {
             System.err.println("send " + n + ": " + e);
             status = "FAILED";
         }
+        count(status);
+    }
+
+    private void count(String status) {
         synchronized (statuses) {
             statuses.merge(status, 1, Integer::sum);
         }
@@ -248,6 +271,22 @@ public class Client {
                 }
                 Thread.sleep(100);
             }
+        }
+    }
+
+    private static void tables(String address, Path folder) throws Exception {
+        NettyRemotingClient remoting = new NettyRemotingClient(new NettyClientConfig());
+        remoting.start();
+        try {
+            for (Map.Entry<String, Integer> table : TABLES.entrySet()) {
+                RemotingCommand answer = remoting.invokeSync(address, RemotingCommand.createRequestCommand(table.getValue(), null), 10_000);
+                if (answer.getCode() != 0) {
+                    throw new IllegalStateException("code " + table.getValue() + " is answered " + answer.getCode() + ": " + answer.getRemark());
+                }
+                Files.write(folder.resolve(table.getKey()), answer.getBody());
+            }
+        } finally {
+            remoting.shutdown();
         }
     }
 

@@ -27,10 +27,11 @@ type call struct {
 	target  raft.NodeID
 	index   raft.Index
 
-	first  raft.Mark
-	mark   *watermark.Mark
-	status consensus.Status
-	done   chan error // capacity 1
+	first   raft.Mark
+	mark    *watermark.Mark
+	status  consensus.Status
+	noSpace error
+	done    chan error // capacity 1
 }
 
 func (n *Node) newCall(kind callKind) *call {
@@ -144,11 +145,14 @@ type Status struct {
 	Dropped  uint64 // messages that found the inbox full
 	NoRoom   uint64 // pushes and proposals that found the disk full
 	DiskFull error  // the node is silent until there is space; nil when it is not
+	NoSpace  error  // entries are refused until there is space, all else goes on; nil when they are not
+	// HandedOver counts leaderships that were given away for want of space.
+	HandedOver uint64
 }
 
 // Status asks the loop. On a node that waits for space it is what was known when that began.
 func (n *Node) Status(ctx context.Context) (Status, error) {
-	s := Status{Async: n.o.Async, Dropped: n.in.drops(), NoRoom: n.noRoom.Load()}
+	s := Status{Async: n.o.Async, Dropped: n.in.drops(), NoRoom: n.noRoom.Load(), HandedOver: n.HandedOver()}
 	if full := n.full.Load(); full != nil {
 		s.DiskFull, s.Status = *full, consensus.Status{SoftState: n.Soft(), ID: n.o.Core.ID, Committed: raft.Index(n.committed.Load())}
 		return s, nil
@@ -157,7 +161,7 @@ func (n *Node) Status(ctx context.Context) (Status, error) {
 	if err := n.do(ctx, c); err != nil {
 		return s, n.ended(ctx, c, err)
 	}
-	s.Status = c.status
+	s.Status, s.NoSpace = c.status, c.noSpace
 	n.free(c)
 	return s, nil
 }

@@ -16,9 +16,10 @@
 // The inbox is bounded. Control messages (votes, heartbeats, answers) have a lane of their own, so that bulk cannot silence
 // the node. A message that finds its lane full is dropped and counted: Raft repeats it. A call is refused with ErrBusy.
 //
-// A full disk is survived: proposals are refused with the log's error and pushes are dropped, as long as there is no space;
-// if a write that cannot be refused meets it, the node falls silent and tries again every RetryFull. Any other failed write
-// or sync ends Run: no retry, no promise.
+// A full disk is survived: proposals are refused with the log's error and pushes are dropped, as long as there is no space. A
+// leader hands over to a member that has room then: it tries one after the other, with growing pauses, and who has none
+// declines. If a write that cannot be refused meets the full disk, the node falls silent and tries again every RetryFull. Any
+// other failed write or sync ends Run: no retry, no promise.
 //
 // DLedger has this in DLedgerServer, with futures and a thread for each of its parts.
 //

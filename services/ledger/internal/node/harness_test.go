@@ -40,15 +40,18 @@ type cluster struct {
 	tune  func(*node.Options)
 	ids   []raft.NodeID
 	lives uint64
+	boot  string // of the machine
 
 	mu    sync.Mutex
 	nodes map[raft.NodeID]*member // that run
 	cut   map[raft.NodeID]bool
+	links map[[2]raft.NodeID]bool  // from, to: cut in this direction only
+	drop  func(*raft.Message) bool // nil: none
 }
 
 func newCluster(t *testing.T, n int, tune func(*node.Options)) *cluster {
 	t.Helper()
-	c := &cluster{t: t, tune: tune, nodes: map[raft.NodeID]*member{}, cut: map[raft.NodeID]bool{}}
+	c := &cluster{t: t, tune: tune, nodes: map[raft.NodeID]*member{}, cut: map[raft.NodeID]bool{}, links: map[[2]raft.NodeID]bool{}, boot: "b"}
 	for i := range n {
 		c.ids = append(c.ids, raft.NodeID(fmt.Sprintf("n%d", i)))
 	}
@@ -61,7 +64,7 @@ func newCluster(t *testing.T, n int, tune func(*node.Options)) *cluster {
 // start runs a node on a disk.
 func (c *cluster) start(id raft.NodeID, fsys *memfs.FS, bootstrap bool) *member {
 	c.t.Helper()
-	log, r, err := entrylog.Open(fsys, root, entrylog.Options{DataFileSize: 64 << 10, IndexFileSize: 32 << 10, BootID: "b", Async: c.async})
+	log, r, err := entrylog.Open(fsys, root, entrylog.Options{DataFileSize: 64 << 10, IndexFileSize: 32 << 10, BootID: c.boot, Async: c.async})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -99,7 +102,8 @@ func (m *member) Send(messages []raft.Message) {
 		}
 		m.c.mu.Lock()
 		to := m.c.nodes[msg.To]
-		if m.c.cut[m.id] || m.c.cut[msg.To] || m.c.nodes[m.id] != m {
+		if m.c.cut[m.id] || m.c.cut[msg.To] || m.c.links[[2]raft.NodeID{m.id, msg.To}] || m.c.nodes[m.id] != m ||
+			m.c.drop != nil && m.c.drop(&msg) {
 			to = nil
 		}
 		m.c.mu.Unlock()
@@ -170,6 +174,22 @@ func (c *cluster) isolate(id raft.NodeID, on bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cut[id] = on
+}
+
+// cutLinks cuts what id sends to the others, what they send to it, or heals both.
+func (c *cluster) cutLinks(id raft.NodeID, out, in bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, o := range c.ids {
+		c.links[[2]raft.NodeID{id, o}], c.links[[2]raft.NodeID{o, id}] = out, in
+	}
+}
+
+// lose has the links drop the messages that drop wants; nil: none.
+func (c *cluster) lose(drop func(*raft.Message) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drop = drop
 }
 
 func (c *cluster) all() []*member {

@@ -59,7 +59,8 @@ type Options struct {
 	CheckpointInterval time.Duration
 	// TickInterval is how often time passes for the core (a quarter of Core.Heartbeat).
 	TickInterval time.Duration
-	// RetryFull is how long the node waits for space on a full disk before it tries again (1 s).
+	// RetryFull is how long the node waits for space on a full disk before it tries again, and the first pause between two
+	// tries to hand leadership over for want of it (1 s).
 	RetryFull time.Duration
 	// ReadTimeout ends reads whose confirmation was lost (5 s).
 	ReadTimeout time.Duration
@@ -115,7 +116,8 @@ type Node struct {
 	soft      atomic.Pointer[consensus.SoftState]
 	full      atomic.Pointer[error] // why the node waits for space; nil while it does not
 	noRoom    atomic.Uint64
-	broken    chan error // capacity 1: what ended the flusher
+	gaveAway  atomic.Uint64 // leaderships, for want of room
+	broken    chan error    // capacity 1: what ended the flusher
 
 	// Run's own.
 	round    batch
@@ -125,6 +127,7 @@ type Node struct {
 	transfer *call
 	unsaved  int   // entries that the core has taken since the last Ready
 	bytes    int64 // what they take
+	room     room
 }
 
 // epoch is one leadership of this node.
@@ -155,6 +158,9 @@ func (n *Node) Committed() *watermark.Mark { return n.committed }
 
 // Soft is the node's role, its term and the leader it knows, as of the last round.
 func (n *Node) Soft() consensus.SoftState { return *n.soft.Load() }
+
+// HandedOver counts the leaderships that this node gave away because its disk was full.
+func (n *Node) HandedOver() uint64 { return n.gaveAway.Load() }
 
 // Deliver takes a message from a peer; false: it was dropped. Its entries, which must be whole payloads that Append may
 // complete in place, belong to the node from then on.

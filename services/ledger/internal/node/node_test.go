@@ -233,37 +233,6 @@ func TestFailedSyncStopsTheNode(t *testing.T) {
 	})
 }
 
-// TestT12_DiskFull: a leader refuses and leads on; a follower drops what it has no room for and votes on; with space all goes
-// on by itself.
-func TestT12_DiskFull(t *testing.T) {
-	bubble(t, 3, nil, func(t *testing.T, c *cluster) {
-		c.put("x")
-		leader, follower := c.leader(), c.follower()
-		follower.fsys.SetQuota(follower.fsys.Used() + 4096)
-		big := string(make([]byte, 30<<10))
-		var last raft.Index
-		for range 5 {
-			last = c.put(big)
-		}
-		if s, err := follower.node.Status(t.Context()); err != nil || s.NoRoom == 0 || s.Leader != leader.id {
-			t.Errorf("%+v, %v", s, err)
-		}
-		leader.fsys.SetQuota(leader.fsys.Used() + 4096)
-		var full error
-		for full == nil {
-			_, full = leader.put(t.Context(), big)
-		}
-		wantErr(t, full, vfs.ErrNoSpace)
-		if c.leader() != leader || leader.node.Soft().Term != follower.node.Soft().Term {
-			t.Error("leadership moved")
-		}
-		leader.fsys.SetQuota(0)
-		follower.fsys.SetQuota(0)
-		last = max(last, c.put(big))
-		c.settle(last)
-	})
-}
-
 // TestFullDiskSilencesTheNode: what cannot be refused waits, and nothing is promised meanwhile.
 func TestFullDiskSilencesTheNode(t *testing.T) {
 	bubble(t, 3, nil, func(t *testing.T, c *cluster) {

@@ -54,7 +54,9 @@ func (n *Node) turn(ctx context.Context) error {
 	n.in.take(&n.round)
 	now := n.o.Now()
 	for i := range n.round.control {
-		n.core.Step(now, n.round.control[i])
+		if !n.declines(&n.round.control[i]) {
+			n.core.Step(now, n.round.control[i])
+		}
 	}
 	for i := range n.round.pushes {
 		n.stepPush(now, &n.round.pushes[i])
@@ -63,6 +65,7 @@ func (n *Node) turn(ctx context.Context) error {
 		return err
 	}
 	n.core.Tick(now)
+	n.giveWay(now)
 	n.expire(now)
 	return n.work(ctx)
 }
@@ -77,20 +80,6 @@ func (n *Node) stepPush(now raft.Ticks, m *raft.Message) {
 		return
 	}
 	n.core.Step(now, *m)
-}
-
-// reserve asks for room for entries and for all that the core has taken before them in this round.
-func (n *Node) reserve(entries int, bytes int64) error {
-	if entries == 0 {
-		return nil
-	}
-	if err := n.log.Reserve(n.unsaved+entries, n.bytes+bytes); err != nil {
-		n.noRoom.Add(1)
-		return err
-	}
-	n.unsaved += entries
-	n.bytes += bytes
-	return nil
 }
 
 // work does Readies until nothing is left to do.
@@ -213,6 +202,7 @@ func (n *Node) changed(s consensus.SoftState, committed raft.Index) {
 		}
 		c.done <- err
 	}
+	n.gaveWay(old, s)
 	if old.Role != s.Role || old.Term != s.Term || old.Leader != s.Leader {
 		n.o.Log.Info("role changed", "role", s.Role.String(), "term", int64(s.Term), "leader", string(s.Leader), "voter", s.Voter)
 	}

@@ -53,7 +53,7 @@ func (n *Node) serveOne(now raft.Ticks, c *call) {
 		}
 		n.transfer = c
 	case callStatus:
-		c.status = n.core.Status()
+		c.status, c.noSpace = n.core.Status(), n.lookAgain()
 		c.done <- nil
 	default:
 	}
@@ -66,12 +66,15 @@ func (n *Node) propose(now raft.Ticks, c *call) error {
 		return notLeader(s.Leader)
 	case c.term != raft.NoTerm && c.term != s.Term: // no leadership ends and another begins within one round
 		return notLeader("")
+	case n.room.handing:
+		return ErrTransferring
 	}
 	bytes := int64(0)
 	for i := range c.entries {
 		bytes += int64(c.entries[i].Size)
 	}
 	if err := n.reserve(len(c.entries), bytes); err != nil {
+		n.room.refused = true
 		return err
 	}
 	first, r := n.core.Propose(now, c.entries)

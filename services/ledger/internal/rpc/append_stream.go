@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -22,12 +23,18 @@ const (
 	streamAnswer = 8192
 	// busyPause is how long a stream waits for room in the queue of appends.
 	busyPause = 5 * time.Millisecond
+	// settleTime is how long a stream that has failed waits for what the node has taken behind the failure.
+	settleTime = time.Second
 )
+
+// errHalted: the stream has failed already, nothing more is queued.
+var errHalted = errors.New("rpc: the stream has failed")
 
 // underWay is a request of a stream.
 type underWay struct {
 	*once.Pending
-	last     uint64 // its last sequence
+	first    uint64 // its first sequence
+	last     uint64
 	deadline time.Time
 }
 
@@ -38,13 +45,14 @@ type appendStream = grpc.BidiStreamingServer[ledgerv1.AppendStreamRequest, ledge
 func (s *Ledger) AppendStream(stream appendStream) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
-	in := &streamReader{s: s, stream: stream, pending: make(chan underWay, streamWindow)}
+	in := &streamReader{s: s, stream: stream, pending: make(chan underWay, streamWindow), room: make(chan struct{}, streamWindow)}
 	go in.run(ctx)
 	answer := &ledgerv1.AppendStreamResponse{}
 	for p := range in.pending {
+		<-in.room
 		done, err := finish(ctx, &p)
 		if err != nil {
-			return s.fail(err)
+			return s.fail(from(in.notTaken(ctx, &p, err), err))
 		}
 		s.appended(ctx, &done)
 		answer.Sequence = p.last
@@ -72,7 +80,11 @@ type streamReader struct {
 	s       *Ledger
 	stream  appendStream
 	pending chan underWay
-	err     error // why it ended, nil when the client closed; read after pending is closed
+	room    chan struct{} // one a request in pending, so that putting it there never blocks
+	err     error         // why it ended, nil when the client closed; read after pending is closed
+
+	mu     sync.Mutex
+	halted bool // nothing is queued any more: what was is in pending
 
 	client []byte
 	next   uint64 // 0: before the first request
@@ -89,18 +101,61 @@ func (r *streamReader) run(ctx context.Context) {
 			r.err = err
 			return
 		}
-		p, err := r.begin(ctx, req)
-		if err != nil {
-			r.err = r.s.fail(from(req.GetSequence(), err))
-			return
-		}
 		select {
-		case r.pending <- p:
+		case r.room <- struct{}{}:
 		case <-ctx.Done():
 			r.err = context.Cause(ctx)
 			return
 		}
+		err = r.begin(ctx, req)
+		if errors.Is(err, errHalted) {
+			return
+		}
+		if err != nil {
+			r.err = r.s.fail(from(req.GetSequence(), err))
+			return
+		}
 	}
+}
+
+// notTaken ends the queueing and returns the number from which on nothing was appended, after p has failed with err: what came
+// behind p, queued already, may have been taken all the same.
+func (r *streamReader) notTaken(ctx context.Context, p *underWay, err error) uint64 {
+	r.mu.Lock()
+	r.halted = true
+	r.mu.Unlock()
+	next := p.first
+	if errors.Is(err, once.ErrUnknown) {
+		next = p.last + 1
+	}
+	var behind []underWay
+	for more := true; more; {
+		select {
+		case q, ok := <-r.pending:
+			if more = ok; ok {
+				behind = append(behind, q)
+			}
+		default:
+			more = false
+		}
+	}
+	now, cancel := context.WithCancel(ctx)
+	cancel()
+	ctx, cancel = context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	errs := make([]error, len(behind))
+	for i := range behind {
+		_, errs[i] = behind[i].Wait(now) // who waits in the queue leaves it
+	}
+	for i, q := range behind {
+		if errors.Is(errs[i], once.ErrUnknown) {
+			_, errs[i] = q.Wait(ctx)
+		}
+		if errs[i] == nil || errors.Is(errs[i], once.ErrUnknown) {
+			next = q.last + 1
+		}
+	}
+	return next
 }
 
 // from adds the number of the first body that was not appended.
@@ -112,15 +167,15 @@ func from(sequence uint64, err error) error {
 }
 
 // begin checks a request and queues it, when there is room.
-func (r *streamReader) begin(ctx context.Context, req *ledgerv1.AppendStreamRequest) (underWay, error) {
-	var p underWay
+func (r *streamReader) begin(ctx context.Context, req *ledgerv1.AppendStreamRequest) error {
 	request, err := r.check(req)
 	if err != nil {
-		return p, err
+		return err
 	}
-	p.deadline = time.Now().Add(r.s.limits.AppendTimeout)
+	p := underWay{first: req.GetSequence(), deadline: time.Now().Add(r.s.limits.AppendTimeout)}
+	p.last = p.first + uint64(len(req.GetBodies())) - 1
 	for {
-		p.Pending, err = r.s.appends.Append(request)
+		err = r.queue(request, &p)
 		if !isBusy(err) || time.Now().After(p.deadline) {
 			break
 		}
@@ -128,13 +183,26 @@ func (r *streamReader) begin(ctx context.Context, req *ledgerv1.AppendStreamRequ
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return p, context.Cause(ctx)
+			return context.Cause(ctx)
 		case <-timer.C:
 		}
 	}
-	r.next = req.GetSequence() + uint64(len(req.GetBodies()))
-	p.last = r.next - 1
-	return p, err
+	r.next = p.last + 1
+	return err
+}
+
+// queue hands a request to the appender and to the half that answers, or to neither.
+func (r *streamReader) queue(request once.Request, p *underWay) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.halted {
+		return errHalted
+	}
+	var err error
+	if p.Pending, err = r.s.appends.Append(request); err == nil {
+		r.pending <- *p
+	}
+	return err
 }
 
 func (r *streamReader) check(req *ledgerv1.AppendStreamRequest) (once.Request, error) {

@@ -58,15 +58,18 @@ func (p *parser) varint() int64 {
 	return n
 }
 
-func (p *parser) text() string {
+func (p *parser) text() string { return string(p.bytes()) }
+
+// bytes is a text as it lies in the chunk.
+func (p *parser) bytes() []byte {
 	n := int(p.uvarint(uint64(len(p.b))))
 	if n > len(p.b) {
 		p.fail("it ends in the middle")
-		return ""
+		return nil
 	}
-	s := string(p.b[:n])
+	b := p.b[:n]
 	p.b = p.b[n:]
-	return s
+	return b
 }
 
 func (p *parser) version() entry.Version {
@@ -158,7 +161,7 @@ func (p *parser) body(d *table.Delta) {
 func (p *parser) value(kind entry.Kind, key string) (entry.Value, error) {
 	switch kind {
 	case entry.Topics, entry.Groups:
-		r := fastjson.NewReader([]byte(p.text()))
+		r := fastjson.NewReader(p.bytes())
 		if p.err != nil {
 			return nil, p.err
 		}

@@ -15,8 +15,9 @@ const (
 	// MaxBytes bounds a chunk: softBytes, the last entry, and what is beside the entries.
 	MaxBytes = 3*table.MaxEntry + 64<<10
 
-	softBytes = 1 << 20
-	version   = 1
+	softBytes  = 1 << 20
+	usualEntry = 192 // bytes of a topic; only a guess
+	version    = 1
 )
 
 const (
@@ -34,7 +35,7 @@ func Split(d *table.Delta) iter.Seq[[]byte] {
 		for seq := 0; ; seq++ {
 			var body []byte
 			var n int
-			body, n = appendDeleted(nil, deleted[:min(len(deleted), MaxEntries)])
+			body, n = appendDeleted(make([]byte, 0, usualEntry*min(len(entries), MaxEntries)+64), deleted[:min(len(deleted), MaxEntries)])
 			deleted = deleted[n:]
 			body, n = appendEntries(body, entries, MaxEntries-n)
 			entries = entries[n:]
@@ -100,18 +101,20 @@ func appendDeleted(b []byte, deleted []table.Tombstone) ([]byte, int) {
 // appendEntries appends as many entries as fit, each behind a byte 1, and a byte 0.
 func appendEntries(b []byte, entries []table.Entry, most int) ([]byte, int) {
 	n := 0
+	var text []byte
 	for n < len(entries) && n < most && len(b) < softBytes {
 		e := entries[n]
 		b = append(b, 1)
 		b = appendText(b, e.Key)
 		b = binary.AppendVarint(b, e.Change)
-		b = appendValue(b, e.Value)
+		b, text = appendValue(b, e.Value, text)
 		n++
 	}
 	return append(b, 0), n
 }
 
-func appendValue(b []byte, v entry.Value) []byte {
+// appendValue uses scratch, and returns it for the next one.
+func appendValue(b []byte, v entry.Value, scratch []byte) (out, grown []byte) {
 	switch v := v.(type) {
 	case *entry.Offsets:
 		b = binary.AppendUvarint(b, uint64(v.Len()))
@@ -120,10 +123,12 @@ func appendValue(b []byte, v entry.Value) []byte {
 			b = binary.AppendUvarint(b, uint64(q.Epoch))
 			b = binary.AppendVarint(b, q.Offset)
 		}
-		return b
+		return b, scratch
 	case *entry.Delay:
 		b = binary.AppendUvarint(b, uint64(v.Epoch))
-		return binary.AppendVarint(b, v.Offset)
+		return binary.AppendVarint(b, v.Offset), scratch
 	}
-	return appendText(b, string(v.AppendJSON(nil)))
+	scratch = v.AppendJSON(scratch[:0])
+	b = binary.AppendUvarint(b, uint64(len(scratch)))
+	return append(b, scratch...), scratch
 }

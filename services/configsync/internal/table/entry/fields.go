@@ -152,9 +152,11 @@ func mapProp[T any](name string, at func(*T) *map[string]string) property[T] {
 		write: func(w *fastjson.Writer, v *T) {
 			m := *at(v)
 			w.Begin()
-			for _, k := range slices.Sorted(maps.Keys(m)) {
-				w.Key(k)
-				w.String(m[k])
+			if len(m) > 0 { // most have none, and sorting nothing allocates
+				for _, k := range slices.Sorted(maps.Keys(m)) {
+					w.Key(k)
+					w.String(m[k])
+				}
 			}
 			w.End()
 		},

@@ -80,6 +80,7 @@ func ReadGroup(r *fastjson.Reader, key string) (*GroupConfig, error) {
 	if g.Name != key {
 		return nil, r.Shape("group %.80q stands under the name %.80q", g.Name, key)
 	}
+	g.Name = key // one string for both
 	return g, nil
 }
 

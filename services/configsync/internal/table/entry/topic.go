@@ -85,6 +85,7 @@ func ReadTopic(r *fastjson.Reader, key string) (*TopicConfig, error) {
 	if t.Name != key {
 		return nil, r.Shape("topic %.80q stands under the name %.80q", t.Name, key)
 	}
+	t.Name = key // one string for both
 	return t, nil
 }
 

@@ -11,6 +11,7 @@ type Writer struct {
 	buf    []byte
 	pretty bool
 	levels []level // open objects and arrays
+	first  [2]level
 }
 
 type level struct {
@@ -19,7 +20,11 @@ type level struct {
 }
 
 // NewWriter appends to buf, in the pretty form of files or the compact form of the wire.
-func NewWriter(buf []byte, pretty bool) *Writer { return &Writer{buf: buf, pretty: pretty} }
+func NewWriter(buf []byte, pretty bool) *Writer {
+	w := &Writer{buf: buf, pretty: pretty}
+	w.levels = w.first[:0] // room for an entry of a table without another allocation
+	return w
+}
 
 // Bytes returns the buffer with what was written.
 func (w *Writer) Bytes() []byte { return w.buf }
@@ -169,7 +174,12 @@ const hexDigits = "0123456789ABCDEF"
 
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
-	for i := 0; i < len(s); {
+	i := 0
+	for i < len(s) && plain(s[i]) {
+		i++
+	}
+	b = append(b, s[:i]...)
+	for i < len(s) {
 		c := s[i]
 		switch {
 		case c == '"' || c == '\\':
@@ -194,3 +204,6 @@ func appendString(b []byte, s string) []byte {
 	}
 	return append(b, '"')
 }
+
+// plain reports whether a byte of a string stands for itself, whatever is around it.
+func plain(c byte) bool { return c >= ' ' && c < 0x7f && c != '"' && c != '\\' }
