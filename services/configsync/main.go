@@ -17,8 +17,8 @@ func main() {
 	os.Exit(service.Main(service.Spec[Config]{
 		Name: "configsync", Version: version,
 		Summary:   "keeps the topics, groups and offsets of a broker, and brings them from the master to its slaves",
-		NewConfig: defaultConfig,
-		Validate:  (*Config).Validate,
+		NewConfig: defaultConfig, Docs: docs,
+		Validate: (*Config).Validate,
 		Health: func(ctx context.Context, c *Config) error {
 			return grpcx.CheckLocal(ctx, c.Listen, c.tls())
 		},

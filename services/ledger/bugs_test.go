@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	ledgerv1 "github.com/tandemlog/tandem/gen/tandem/ledger/v1"
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/grpcx"
+	"github.com/tandemlog/tandem/pkg/testkit"
 )
 
 // TestT12_DiskFull: a leader without room refuses, and another one that has some takes over: the same client's appends go on.
@@ -52,76 +54,105 @@ func TestT12_DiskFull(t *testing.T) {
 	}
 }
 
+// flood sends bodies "tag-1", "tag-2", ... over one stream without keys to l, calls do when many are under way, and returns up to
+// where they were acknowledged when the stream failed, and from where on none was appended, as its error says.
+func flood(t *testing.T, l *seat, tag string, do func()) (acked, from uint64) {
+	t.Helper()
+	stream, err := l.ledger().AppendStream(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	many := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		enough := sync.OnceFunc(func() { close(many) })
+		defer enough()
+		for i := uint64(1); stream.Send(&ledgerv1.AppendStreamRequest{Sequence: i, Bodies: [][]byte{fmt.Append(nil, tag, "-", i)}}) == nil; i++ {
+			if i == 500 {
+				enough()
+			}
+		}
+	})
+	var failed error
+	wg.Go(func() {
+		for {
+			var r *ledgerv1.AppendStreamResponse
+			if r, failed = stream.Recv(); failed != nil {
+				return
+			}
+			acked = r.GetSequence()
+		}
+	})
+	<-many
+	do()
+	wg.Wait()
+	e := errdefs.As(grpcx.FromStatus(failed))
+	if e == nil {
+		t.Fatalf("the stream ended with %v", failed)
+	}
+	if from, err = strconv.ParseUint(e.Meta["sequence"], 10, 64); err != nil || from <= acked {
+		t.Fatalf("sequence %d, acknowledged up to %d: %v", from, acked, e)
+	}
+	return acked, from
+}
+
+// wantStands wants what was acknowledged to stand, and nothing from `from` on.
+func (s *seat) wantStands(last int64, tag string, acked, from uint64) {
+	s.t.Helper()
+	stands := uint64(0)
+	for _, body := range s.bodies(last) {
+		number, ok := strings.CutPrefix(body, tag+"-")
+		if !ok {
+			continue
+		}
+		var err error
+		if stands, err = strconv.ParseUint(number, 10, 64); err != nil || stands >= from {
+			s.t.Fatalf("%q stands, though nothing was appended from %d on", body, from)
+		}
+	}
+	if stands < acked {
+		s.t.Errorf("%d stand, %d were acknowledged", stands, acked)
+	}
+}
+
 // TestAppendStreamSaysWhatWasNotTaken: when leadership moves under a stream without keys, its error names the number from which
 // on nothing was appended, and that is so.
 func TestAppendStreamSaysWhatWasNotTaken(t *testing.T) {
 	t.Parallel()
-	g := newGroup(t, 3)
+	g := newGroup(t, 3, quick)
+	links := proxied(t, g)
 	startAll(g)
 	c := newClient(t)
 	c.put(g, "x")
-	for round := range 3 {
+	for round := range 2 {
+		tag := fmt.Sprint("transfer", round)
 		l := leader(t, g)
-		stream, err := l.ledger().AppendStream(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		many, flooded := make(chan struct{}), make(chan struct{})
-		go func() {
-			enough := sync.OnceFunc(func() { close(many) })
-			defer close(flooded)
-			defer enough()
-			for i := uint64(1); ; i++ {
-				if i == 500 {
-					enough()
+		acked, from := flood(t, l, tag, func() {
+			poll(t, "a transfer", func(ctx context.Context) error {
+				if l.status().GetRole() != ledgerv1.Role_ROLE_LEADER {
+					return nil
 				}
-				if stream.Send(&ledgerv1.AppendStreamRequest{Sequence: i, Bodies: [][]byte{fmt.Append(nil, round, "-", i)}}) != nil {
-					return // receiving says why
-				}
-			}
-		}()
-		acked := uint64(0)
-		failed := make(chan error, 1)
-		go func() {
-			for {
-				r, err := stream.Recv()
-				if err != nil {
-					failed <- err
-					return
-				}
-				acked = r.GetSequence()
-			}
-		}()
-		<-many
-		poll(t, "a transfer", func(ctx context.Context) error {
-			if l.status().GetRole() != ledgerv1.Role_ROLE_LEADER {
-				return nil
-			}
-			_, err := l.election().TransferLeadership(ctx, &ledgerv1.TransferLeadershipRequest{})
-			return err
+				_, err := l.election().TransferLeadership(ctx, &ledgerv1.TransferLeadershipRequest{})
+				return err
+			})
 		})
-		e := errdefs.As(grpcx.FromStatus(<-failed))
-		<-flooded
-		if e == nil || e.Meta["sequence"] == "" {
-			t.Fatalf("round %d: the stream ended with %v", round, e)
-		}
-		from, err := strconv.ParseUint(e.Meta["sequence"], 10, 64)
-		if err != nil || from <= acked {
-			t.Fatalf("round %d: sequence %d, acknowledged up to %d: %v", round, from, acked, err)
-		}
-		stands := uint64(0)
-		last := c.put(g, fmt.Sprint("end of ", round)).GetIndex()
-		for _, body := range g[0].bodies(last) {
-			if number, ok := strings.CutPrefix(body, fmt.Sprint(round)+"-"); ok {
-				if stands, err = strconv.ParseUint(number, 10, 64); err != nil || stands >= from {
-					t.Errorf("round %d: %q stands, though nothing was appended from %d on", round, body, from)
-				}
+		last := c.put(g, "end of "+tag).GetIndex()
+		g[0].wantStands(last, tag, acked, from)
+	}
+	// The followers have more than their leader hears of: what it does not know they will keep.
+	l := leader(t, g)
+	answers := func(do func(*testkit.Proxy)) {
+		for _, link := range links[slices.Index(g, l)] {
+			if link != nil {
+				do(link)
 			}
-		}
-		if stands < acked {
-			t.Errorf("round %d: %d stand, %d were acknowledged", round, stands, acked)
 		}
 	}
+	acked, from := flood(t, l, "deaf", func() { answers(func(p *testkit.Proxy) { p.Stall(testkit.Down) }) })
+	last := c.put(others(g, l), "end").GetIndex()
+	others(g, l)[0].wantStands(last, "deaf", acked, from)
+	answers(func(p *testkit.Proxy) { p.Resume(testkit.Down) })
+	l.wantStands(last, "deaf", acked, from)
 }
 
 // TestStopsOneAfterAnother: the last one to stop finds nobody to hand over to, and does not wait for anybody.

@@ -17,8 +17,8 @@ func main() {
 	os.Exit(service.Main(service.Spec[Config]{
 		Name: "ledger", Version: version,
 		Summary:   "keeps one log together with the other members of a group, which elect a leader",
-		NewConfig: defaultConfig,
-		Validate:  (*Config).Validate,
+		NewConfig: defaultConfig, Docs: docs,
+		Validate: (*Config).Validate,
 		Health: func(ctx context.Context, c *Config) error {
 			return grpcx.CheckLocal(ctx, c.Listen, c.tls())
 		},

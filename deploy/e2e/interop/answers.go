@@ -87,28 +87,28 @@ func (a *answers) same(now *answers, foreign bool) error {
 		return err
 	}
 	if !maps.Equal(a.queues, now.queues) {
-		return fmt.Errorf("Tandem's offsets were %v and are %v", a.queues, now.queues)
+		return fmt.Errorf("offsets were %v and are %v", a.queues, now.queues)
 	}
 	if !maps.Equal(a.delays, now.delays) {
-		return fmt.Errorf("Tandem's delay offsets were %v and are %v", a.delays, now.delays)
+		return fmt.Errorf("delay offsets were %v and are %v", a.delays, now.delays)
 	}
 	return nil
 }
 
 func sameMessages[M proto.Message](what string, was, is map[string]M, but func(M)) error {
 	if len(was) != len(is) {
-		return fmt.Errorf("Tandem had %d %ss and has %d", len(was), what, len(is))
+		return fmt.Errorf("%ss: there were %d and are %d", what, len(was), len(is))
 	}
 	for name, m := range was {
 		now, ok := is[name]
 		if !ok {
-			return fmt.Errorf("Tandem has lost %s %s", what, name)
+			return fmt.Errorf("%s %s is lost", what, name)
 		}
 		m, now = proto.CloneOf(m), proto.CloneOf(now)
 		but(m)
 		but(now)
 		if !proto.Equal(m, now) {
-			return fmt.Errorf("Tandem's %s %s was %v and is %v", what, name, m, now)
+			return fmt.Errorf("%s %s was %v and is %v", what, name, m, now)
 		}
 	}
 	return nil

@@ -10,9 +10,10 @@
 //	f  RocketMQ 5.3.3 master ══▶ Tandem storage and config sync: the log, and all four tables while it lives
 //	g  Tandem storage and config sync ══▶ RocketMQ 5.3.3 slave, found by a name server, which then becomes a master
 //	h  the same with 4.9.7
+//	i  RocketMQ 5.3.3 and 4.9.7 brokers start on the tables that Tandem wrote, and Tandem on what they left
 //
 // RocketMQ is the judge: its client's statuses, its files, its decoder (peer/Records.java), its consumer
-// (peer/Client.java), DLedger's store (peer/Ledger.java). Each scenario prints what it does and one line of result; the exit
+// (peer/Client.java), its mqadmin, DLedger's store (peer/Ledger.java). Each scenario prints what it does and one line of result; the exit
 // code is 0 only when nothing differed. Everything is under one temporary folder, ports are below 32768, and only processes that it started are ended.
 //
 // What it does not do: it reads no record by Tandem's own decoder, and knows no control stream. Needs java 17 and mvn.

@@ -8,67 +8,81 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// mqadmin runs RocketMQ's own mqadmin and returns the lines that it printed. It must end with 0 and tell of no exception.
-func (p *started) mqadmin(ctx context.Context, args ...string) ([]string, error) {
-	cmd := p.q.Admin(p.dir, small, append(args, "-n", p.nameServer)...)
-	var out bytes.Buffer
-	cmd.Stdout = &out
-	admin, err := p.start("mqadmin", cmd)
-	if err != nil {
-		return nil, err
-	}
+// question is a command of mqadmin's and what its answer must be.
+type question struct {
+	args  []string
+	check func(lines []string) error
+	*process
+	out bytes.Buffer
+}
+
+// begin starts RocketMQ's own mqadmin.
+func (p *started) begin(q *question) (err error) {
+	cmd := p.q.Admin(p.dir, small, append(q.args, "-n", p.nameServer)...)
+	cmd.Stdout = &q.out
+	q.process, err = p.start("mqadmin "+strings.Join(q.args[:min(2, len(q.args))], ""), cmd)
+	return err
+}
+
+// answer waits until it has ended and checks what it printed. It must end with 0 and tell of no exception.
+func (q *question) answer(ctx context.Context) error {
 	select {
-	case <-admin.done:
+	case <-q.done:
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-	log, err := os.ReadFile(admin.log)
+	log, err := os.ReadFile(q.log)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	all := out.String() + string(log[admin.from:])
-	if code := cmd.ProcessState.ExitCode(); code != 0 || strings.Contains(all, "Exception") {
-		return nil, fmt.Errorf("mqadmin %s ends with %d: %s", strings.Join(args, " "), code, all)
+	all := q.out.String() + string(log[q.from:])
+	if code := q.cmd.ProcessState.ExitCode(); code != 0 || strings.Contains(all, "Exception") {
+		return fmt.Errorf("%s ends with %d: %s", q.name, code, all)
 	}
 	var lines []string
-	for line := range strings.Lines(out.String()) {
+	for line := range strings.Lines(q.out.String()) {
 		if !strings.Contains(line, "|-") { // how 5.x sets up its logging
 			lines = append(lines, strings.TrimSpace(line))
 		}
 	}
-	return lines, nil
+	if err := q.check(lines); err != nil {
+		return fmt.Errorf("%s: %w; it printed:\n%s", q.name, err, strings.Join(lines, "\n"))
+	}
+	return nil
 }
 
 // askAll asks mqadmin for topics, groups and offsets in each way that it has, and compares all with what Tandem had.
 func (p *started) askAll(ctx context.Context, addr string) error {
-	for _, q := range []struct {
-		args  []string
-		check func([]string) error
-	}{
-		{[]string{"exportMetadata", "-b", addr, "-t", "-s", "-f", p.dir}, func([]string) error {
+	questions := []*question{
+		{args: []string{"exportMetadata", "-t", "-s", "-b", addr, "-f", p.dir}, check: func([]string) error {
 			return p.exported("topic.json", "topics.json", madeTopic, "Made-One", "Made-ReadOnly", "Made_WriteOnly", "Made-Many", importedTopic, "Plain")
 		}},
-		{[]string{"exportMetadata", "-b", addr, "-g", "-f", p.dir}, func([]string) error {
+		{args: []string{"exportMetadata", "-g", "-b", addr, "-f", p.dir}, check: func([]string) error {
 			return p.exported("subscriptionGroup.json", "subscriptionGroup.json", madeGroup, orderlyGroup, importedGroup, adoptedGroup)
 		}},
-		{[]string{"topicList"}, p.listed},
-		{[]string{"topicRoute", "-t", "Made_WriteOnly"}, p.routed},
-		{[]string{"topicStatus", "-t", madeTopic}, p.filled},
-		{[]string{"getConsumerConfig", "-g", orderlyGroup}, p.configured},
-		{[]string{"brokerConsumeStats", "-b", addr}, p.stats},
-		{[]string{"consumerProgress", "-g", madeGroup}, p.progress},
-		{[]string{"brokerStatus", "-b", addr}, p.delayed},
-	} {
-		lines, err := p.mqadmin(ctx, q.args...)
-		if err != nil {
-			return err
+		{args: []string{"topicList"}, check: p.listed},
+		{args: []string{"topicRoute", "-t", "Made_WriteOnly"}, check: p.routed},
+		{args: []string{"topicStatus", "-t", madeTopic}, check: p.filled},
+		{args: []string{"getConsumerConfig", "-g", orderlyGroup}, check: p.configured},
+		{args: []string{"brokerConsumeStats", "-b", addr}, check: p.stats},
+		{args: []string{"consumerProgress", "-g", madeGroup}, check: p.progress},
+		{args: []string{"brokerStatus", "-b", addr}, check: p.delayed},
+	}
+	for some := range slices.Chunk(questions, 3) { // JVMs at a time
+		for _, q := range some {
+			if err := p.begin(q); err != nil {
+				return err
+			}
 		}
-		if err := q.check(lines); err != nil {
-			return fmt.Errorf("mqadmin %s: %w; it printed:\n%s", q.args[0], err, strings.Join(lines, "\n"))
+		for _, q := range some {
+			if err := q.answer(ctx); err != nil {
+				return err
+			}
 		}
 	}
 	say("mqadmin shows Tandem's topics, groups and offsets: exportMetadata, topicList, topicRoute, topicStatus, getConsumerConfig, " +
@@ -106,7 +120,7 @@ func (p *started) exported(name, file string, due ...string) error {
 			has[file][key] = entry
 		}
 	}
-	if d := p.asJava(has).differs(p.asJava(shown)); d != "" {
+	if d := differsForJava(p.q.Version, has, shown); d != "" {
 		return fmt.Errorf("it differs from Tandem's file: %s", d)
 	}
 	return nil
@@ -252,8 +266,13 @@ var newDefaults = map[string]map[string]any{
 	},
 }
 
+// differsForJava says where a broker of a version has other tables than Tandem, or "".
+func differsForJava(version string, tandem, java tables) string {
+	return asJava(version, tandem).differs(asJava(version, java))
+}
+
 // asJava is a copy of tables as the broker should have them: without what it does not know, and with its defaults.
-func (p *started) asJava(t tables) tables {
+func asJava(version string, t tables) tables {
 	out := tables{}
 	for file, table := range t {
 		out[file] = maps.Clone(table)
@@ -266,7 +285,7 @@ func (p *started) asJava(t tables) tables {
 		}
 	}
 	out.without([]string{"unheardOf"})
-	if strings.HasPrefix(p.q.Version, "4.") {
+	if strings.HasPrefix(version, "4.") {
 		out.without(newFields)
 	}
 	return out

@@ -27,6 +27,7 @@ type started struct {
 	api        *configclient.Client
 	had        *answers // what Tandem said of its tables
 	wrote      tables   // the entries of its files
+	left       int      // fields that nobody knows in the files of a running broker
 }
 
 const (
@@ -326,7 +327,7 @@ func (p *started) lives(ctx context.Context, foreign bool) error {
 		return err
 	}
 	if d := before.differs(after); d != "" {
-		return fmt.Errorf("Tandem's start on these files changed them: %s", d)
+		return fmt.Errorf("a start of Tandem on these files changed them: %s", d)
 	}
 	return nil
 }
@@ -357,11 +358,14 @@ func (p *started) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if d := p.asJava(p.wrote).differs(p.asJava(told)); d != "" {
+	if d := differsForJava(p.q.Version, p.wrote, told); d != "" {
 		return fmt.Errorf("the broker's answers differ from Tandem's files: %s", d)
 	}
 	say("a RocketMQ %s broker started on them; its answers to codes 21, 43, 45 and 201 are the same", p.q.Version)
 	if err := p.askAll(ctx, b.addr); err != nil {
+		return err
+	}
+	if p.left, err = strange(p.store); err != nil {
 		return err
 	}
 	return b.stop(ctx)
@@ -376,7 +380,7 @@ func (p *started) back(ctx context.Context) (string, error) {
 	if err := p.lives(ctx, true); err != nil {
 		return "", fmt.Errorf("on the broker's files: %w", err)
 	}
-	say("Tandem on the broker's files has all it had, and wrote no key and no value otherwise; the broker left %d of %d fields that it does not know",
-		left, strangeAll)
+	say("Tandem on the broker's files has all it had, and wrote no key and no value otherwise; of the %d fields that "+
+		"the broker does not know its files had %d while it ran and %d when it had stopped", strangeAll, p.left, left)
 	return fmt.Sprintf("%s shows Tandem's topics, groups and offsets, by mqadmin too, and Tandem has all of them after it", p.q.Version), nil
 }

@@ -103,7 +103,7 @@ func table() map[string]string {
 		"services/configsync/internal/rpc":                 "own grpcx gen watermark",
 		"services/configsync/internal/rpc/offset":          "registry storage table table/entry rpc/paging gen",
 		"services/configsync/internal/rpc/paging":          "",
-		"services/configsync/internal/benchmark":           "registry rpc table table/chunk table/entry wire grpcx gen vfs",
+		"services/configsync/internal/benchmark":           "registry rpc table table/chunk table/entry table/jsonfile wire grpcx gen vfs",
 		"services/ledger":                                  "own pkg gen",
 		"services/ledger/internal/check":                   "consensus/raft entrylog/entry entrylog/meta entrylog/recovery mappedfile vfs",
 		"services/ledger/internal/consensus":               "consensus/push consensus/raft",

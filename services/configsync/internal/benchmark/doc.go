@@ -9,6 +9,7 @@
 //	empty             a unary call, and a stream, of the same service that do nothing
 //	full              the whole table to a slave that has none; each time of another version
 //	protobuf, json    the same topics marshalled and read back in memory, without a network
+//	own-json          the same as a table, in RocketMQ's JSON
 //	spent, profile    of this process
 //
 // What this package does not do: it compares nothing and prints for no person.

@@ -53,7 +53,7 @@ func (w *worker) verbs() map[string]func(ctx context.Context) (func() error, fun
 	p := w.pair
 	return map[string]func(ctx context.Context) (before, timed func() error){
 		"check": p.check, "delta": p.delta, "full": p.full,
-		"empty": p.empty, "empty-stream": p.emptyStream, "protobuf": p.protobuf, "json": p.json,
+		"empty": p.empty, "empty-stream": p.emptyStream, "protobuf": p.protobuf, "json": p.json, "own-json": p.ownJSON,
 	}
 }
 

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"time"
 
 	"github.com/tandemlog/tandem/services/configsync/internal/table/entry"
@@ -13,7 +14,7 @@ import (
 func (r *Registry) Run(ctx context.Context) error {
 	commits := time.NewTicker(min(r.o.CommitInterval, r.o.SaveInterval))
 	defer commits.Stop()
-	saves := time.NewTicker(r.o.SaveInterval)
+	saves := time.NewTimer(r.nextSave())
 	defer saves.Stop()
 	for {
 		var err error
@@ -27,6 +28,7 @@ func (r *Registry) Run(ctx context.Context) error {
 		case <-saves.C:
 			err = r.saveFiles(ctx)
 			r.dropCaches()
+			saves.Reset(r.nextSave())
 		case <-r.kick:
 			err = r.saveFiles(ctx)
 		}
@@ -35,6 +37,12 @@ func (r *Registry) Run(ctx context.Context) error {
 			r.o.Logger.Warn("tables could not be saved", "error", err)
 		}
 	}
+}
+
+// nextSave is at most SaveInterval. Nodes that got the same change at the same time should not write large files together.
+func (r *Registry) nextSave() time.Duration {
+	d := r.o.SaveInterval
+	return d - rand.N(d/4+1) //nolint:gosec // spread, not secret
 }
 
 // last saves everything at the end.

@@ -214,6 +214,31 @@ func TestPriorityMovesLeadership(t *testing.T) {
 	c.same()
 }
 
+// TestPriorityIsNotInsistedOn: a better leader that never takes over is asked ever less often.
+func TestPriorityIsNotInsistedOn(t *testing.T) {
+	c := newCluster(t, 3)
+	for _, b := range c.nodes {
+		b.c.cfg.Priority, b.c.cfg.PriorityInterval = map[raft.NodeID]int{"b": 1}, 500
+	}
+	l := c.elect("a")
+	term, asked := l.c.hard.Term, 0
+	c.drop = func(m raft.Message) bool {
+		if m.Type == raft.TakeLeadership {
+			asked++
+		}
+		return m.Type == raft.TakeLeadership
+	}
+	c.pass(16_000) // after 500, 1,000, 2,000 and 4,000, each behind the transfer before
+	l.want("asked", asked, 4)
+	l.want("role", l.c.role, Leader)
+	l.want("term", l.c.hard.Term, term)
+	c.drop = nil
+	c.pass(32_000)
+	if c.leader() != c.nodes["b"] {
+		t.Error("the preferred node does not lead")
+	}
+}
+
 func TestElectionBugs(t *testing.T) {
 	t.Run("E15 a reply of a higher term leaves the log alone", func(t *testing.T) {
 		b := newBench(t, testConfig("a", 3), raft.Bootstrap(), runs(), raft.NoIndex)

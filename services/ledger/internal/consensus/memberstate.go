@@ -15,6 +15,8 @@ type memberState struct {
 	transferee    raft.NodeID // leader: who shall take over; empty: nobody
 	transferEnds  raft.Ticks
 	transferAsked bool // TakeLeadership was sent for this transfer
+	preferring    bool // the transfer is to a better leader, of which nobody gave the order
+	spurned       int  // such transfers of this leadership that came to nothing
 	leaseForfeit  bool // TakeLeadership was sent in this term: it may still arrive, so no lease holds any more
 }
 
@@ -72,7 +74,7 @@ func (c *Core) becomeFollower(t raft.Term, leader raft.NodeID) {
 
 func (c *Core) becomeLeader() {
 	c.role, c.leader = Leader, c.cfg.ID
-	c.transferee, c.leaseForfeit = "", false
+	c.transferee, c.leaseForfeit, c.spurned = "", false, 0
 	c.round, c.nextHeartbeat, c.nextPriority = 0, c.now, c.now+c.cfg.PriorityInterval
 	for _, d := range c.peers {
 		d.Begin(c.now, c.log.End())

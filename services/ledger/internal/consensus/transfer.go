@@ -21,8 +21,26 @@ func (c *Core) Transfer(now raft.Ticks, to raft.NodeID) raft.Reason {
 	case !c.canTakeOver(d):
 		return c.count(raft.TransferLag)
 	}
-	c.transferee, c.transferAsked, c.transferEnds = to, false, c.now+c.cfg.TransferTimeout
+	c.begin(to, false)
 	return raft.OK
+}
+
+func (c *Core) begin(to raft.NodeID, preferring bool) {
+	c.transferee, c.transferAsked, c.transferEnds = to, false, c.now+c.cfg.TransferTimeout
+	c.preferring = preferring
+}
+
+// maxSpurned bounds how often the time between two offers of leadership doubles.
+const maxSpurned = 6
+
+// endTransfer gives a transfer up whose time is over. Each costs proposals, so a better leader that does not take over, for
+// its disk may be full, is asked ever less often.
+func (c *Core) endTransfer() {
+	c.transferee = ""
+	if c.preferring {
+		c.spurned = min(c.spurned+1, maxSpurned)
+		c.nextPriority = c.now + c.cfg.PriorityInterval<<c.spurned
+	}
 }
 
 func (c *Core) canTakeOver(d *member) bool {
@@ -56,6 +74,6 @@ func (c *Core) preferBetter() {
 		}
 	}
 	if best != nil {
-		c.transferee, c.transferAsked, c.transferEnds = best.ID, false, c.now+c.cfg.TransferTimeout
+		c.begin(best.ID, true)
 	}
 }

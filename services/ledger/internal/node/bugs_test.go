@@ -105,9 +105,7 @@ func TestT20_FarBehindDoesNotLead(t *testing.T) {
 		o.Core.PriorityInterval = 500
 	}
 	bubble(t, 3, prefer, func(t *testing.T, c *cluster) {
-		for c.leader().id != "n0" {
-			pass(time.Second)
-		}
+		c.await("n0")
 		c.settle(c.put("x"))
 		c.isolate("n0", true)
 		pass(5 * time.Second)
@@ -124,13 +122,23 @@ func TestT20_FarBehindDoesNotLead(t *testing.T) {
 		}
 		last := leader.node.Committed().Load()
 		c.isolate("n0", false)
-		for c.leader().id != "n0" { // delayed, until it has everything
-			pass(100 * time.Millisecond)
-		}
+		c.await("n0") // delayed, until it has everything
 		if got := c.leader().log.Last(); int64(got) < last {
 			t.Errorf("it leads with %d of %d", got, last)
 		}
 	})
+}
+
+// await waits until id leads.
+func (c *cluster) await(id raft.NodeID) {
+	c.t.Helper()
+	for range 1000 {
+		if c.leader().id == id {
+			return
+		}
+		pass(100 * time.Millisecond)
+	}
+	c.t.Fatalf("%s does not lead", id)
 }
 
 // TestT20_SlowComparison: step 3, a follower whose COMPARE and TRUNCATE take a minute and more starts no election.
@@ -292,9 +300,10 @@ func TestT22_AcksComeAtOnce(t *testing.T) {
 
 // TestT22_LeavingLeadershipAnswersAll: step 4, 100 appends that wait, each way out of leadership, and an append after it.
 func TestT22_LeavingLeadershipAnswersAll(t *testing.T) {
+	patient := func(o *node.Options) { o.Core.TransferTimeout = 4 * o.Core.Retry } // the target must be sent what it has not answered
 	for _, way := range []string{"higher term", "transfer", "lost quorum", "shutdown"} {
 		t.Run(way, func(t *testing.T) {
-			bubble(t, 3, nil, func(t *testing.T, c *cluster) {
+			bubble(t, 3, patient, func(t *testing.T, c *cluster) {
 				c.settle(c.put("x"))
 				old, f := c.leader(), c.follower()
 				term := old.node.Soft().Term
@@ -351,9 +360,13 @@ func leave(c *cluster, old, f *member, way string, term raft.Term) {
 		}
 		return
 	}
-	for old.node.Soft().Role == consensus.Leader {
+	for range 10_000 {
+		if old.node.Soft().Role != consensus.Leader {
+			return
+		}
 		pass(time.Millisecond)
 	}
+	c.t.Fatalf("%s: it leads on", way)
 }
 
 // TestT22_FiftyTransfers: step 4, leadership moves 50 times under 1,000 writers; then one write.

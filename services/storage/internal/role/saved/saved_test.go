@@ -94,6 +94,7 @@ func TestAFullDiskTakesNothingAway(t *testing.T) {
 		"an epoch":               {func(l *epoch.Lineage) { l.Epochs = append(l.Epochs, epoch.Entry{Epoch: 2, Start: 50, ID: 2}) }, false},
 		"not whole":              {func(l *epoch.Lineage) { l.Unclean = true }, false},
 		"not open":               {func(l *epoch.Lineage) { l.Open = false }, false},
+		"another name":           {func(l *epoch.Lineage) { l.BrokerName = "b" }, true},
 		"a slave":                {func(l *epoch.Lineage) { *l = epoch.SteppedDown(*l) }, false},
 	} {
 		disk := memfs.New()
@@ -101,6 +102,9 @@ func TestAFullDiskTakesNothingAway(t *testing.T) {
 		full(disk, true)
 		next := lineage()
 		tc.change(&next)
+		if tc.ok && !epoch.Careful(lineage(), next) || epoch.Careful(epoch.Lineage{SyncFlush: true}, epoch.Lineage{}) {
+			t.Errorf("%s: an async flush that the disk does not know of passes, or this does not", name)
+		}
 		if err := f.Write(next); (err == nil) != tc.ok {
 			t.Errorf("%s: %v", name, err)
 		}
