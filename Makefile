@@ -61,7 +61,7 @@ test: ## All tests, with the race detector and, where mapped memory matters, wit
 
 .PHONY: soak
 soak: ## The timing tests at full length (minutes instead of milliseconds).
-	TANDEM_SOAK=1 go test -count=1 -timeout 60m ./services/storage/... ./services/configsync/...
+	TANDEM_SOAK=1 go test -count=1 -p 1 -timeout 60m ./services/storage/... ./services/configsync/...
 
 .PHONY: fuzz
 fuzz: ## Each fuzz target for 30 s.
