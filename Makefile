@@ -32,7 +32,7 @@ demo: build ## The main job, start to end: a RocketMQ store replicated through k
 	@go run ./deploy/e2e/demo -bin $(BIN)
 
 .PHONY: interop
-interop: build ## Tandem beside the real RocketMQ 5.3.3 and 4.9.7, in both directions (Java 17, Maven; about 6 minutes).
+interop: build ## Tandem beside the real RocketMQ 5.3.3 and 4.9.7, in both directions (Java 17, Maven; about 12 minutes).
 	@go run ./deploy/e2e/interop -bin $(BIN)
 
 ROUNDS ?= 20

@@ -25,7 +25,7 @@ type question struct {
 func (p *started) begin(q *question) (err error) {
 	cmd := p.q.Admin(p.dir, small, append(q.args, "-n", p.nameServer)...)
 	cmd.Stdout = &q.out
-	q.process, err = p.start("mqadmin "+strings.Join(q.args[:min(2, len(q.args))], ""), cmd)
+	q.process, err = p.start("mqadmin "+strings.Join(q.args[:min(2, len(q.args))], " "), cmd)
 	return err
 }
 

@@ -79,7 +79,7 @@ func startedOn(ctx context.Context, s *stage, version string) (string, error) {
 	return p.back(ctx)
 }
 
-// origin lets a RocketMQ master write the folder first: a log whose delayed messages are not due for minutes, and its own files.
+// origin lets a RocketMQ master write the folder first: a log whose delayed messages are not due for an hour, and its own files.
 func (p *started) origin(ctx context.Context) (err error) {
 	if _, p.nameServer, err = p.stage.nameServer(ctx, p.q); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (p *started) origin(ctx context.Context) (err error) {
 		return err
 	}
 	for _, command := range []string{
-		fmt.Sprintf("topic %s Plain %d", master.addr, startedQueues), fmt.Sprintf("send %d", startedQueues*startedPuts), "late 7 9", "late 4 10",
+		fmt.Sprintf("topic %s Plain %d", master.addr, startedQueues), fmt.Sprintf("send %d", startedQueues*startedPuts), "late 7 17", "late 4 18",
 		"receive 60 Plain",
 	} {
 		if _, _, err := p.client.Ask(ctx, "%s", command); err != nil {
@@ -269,7 +269,7 @@ func (p *started) commit(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := offsets.CommitDelay(ctx, []*configclient.DelayOffset{{Level: 9, Offset: 5}, {Level: 10, Offset: 4}}); err != nil {
+	if _, err := offsets.CommitDelay(ctx, []*configclient.DelayOffset{{Level: 17, Offset: 5}, {Level: 18, Offset: 4}}); err != nil {
 		return err
 	}
 	p.had, err = p.answers(ctx)

@@ -178,7 +178,7 @@ func (c *Core) tickLeader() {
 		c.heartbeat()
 	}
 	if c.transferee != "" && c.now >= c.transferEnds {
-		c.endTransfer()
+		c.transferee = ""
 	}
 	if c.transferee == "" && c.now >= c.nextPriority {
 		c.nextPriority = c.now + c.cfg.PriorityInterval

@@ -228,8 +228,8 @@ func TestPriorityIsNotInsistedOn(t *testing.T) {
 		}
 		return m.Type == raft.TakeLeadership
 	}
-	c.pass(16_000) // after 500, 1,000, 2,000 and 4,000, each behind the transfer before
-	l.want("asked", asked, 4)
+	c.pass(16_000) // after 500, 500, 1,000, 2,000 and 4,000, each behind the transfer before
+	l.want("asked", asked, 5)
 	l.want("role", l.c.role, Leader)
 	l.want("term", l.c.hard.Term, term)
 	c.drop = nil

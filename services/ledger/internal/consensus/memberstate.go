@@ -15,8 +15,7 @@ type memberState struct {
 	transferee    raft.NodeID // leader: who shall take over; empty: nobody
 	transferEnds  raft.Ticks
 	transferAsked bool // TakeLeadership was sent for this transfer
-	preferring    bool // the transfer is to a better leader, of which nobody gave the order
-	spurned       int  // such transfers of this leadership that came to nothing
+	spurned       int  // times that this leadership was offered to a better one
 	leaseForfeit  bool // TakeLeadership was sent in this term: it may still arrive, so no lease holds any more
 }
 

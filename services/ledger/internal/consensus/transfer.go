@@ -21,26 +21,8 @@ func (c *Core) Transfer(now raft.Ticks, to raft.NodeID) raft.Reason {
 	case !c.canTakeOver(d):
 		return c.count(raft.TransferLag)
 	}
-	c.begin(to, false)
-	return raft.OK
-}
-
-func (c *Core) begin(to raft.NodeID, preferring bool) {
 	c.transferee, c.transferAsked, c.transferEnds = to, false, c.now+c.cfg.TransferTimeout
-	c.preferring = preferring
-}
-
-// maxSpurned bounds how often the time between two offers of leadership doubles.
-const maxSpurned = 6
-
-// endTransfer gives a transfer up whose time is over. Each costs proposals, so a better leader that does not take over, for
-// its disk may be full, is asked ever less often.
-func (c *Core) endTransfer() {
-	c.transferee = ""
-	if c.preferring {
-		c.spurned = min(c.spurned+1, maxSpurned)
-		c.nextPriority = c.now + c.cfg.PriorityInterval<<c.spurned
-	}
+	return raft.OK
 }
 
 func (c *Core) canTakeOver(d *member) bool {
@@ -64,7 +46,8 @@ func (c *Core) onTakeLeadership() raft.Reason {
 	return raft.OK
 }
 
-// preferBetter begins a transfer to the member of the highest priority above this node's that could take over.
+// preferBetter begins a transfer to the member of the highest priority above this node's that could take over. One that does
+// not, for its disk may be full, is asked ever less often: each transfer costs proposals.
 func (c *Core) preferBetter() {
 	var best *member
 	most := c.cfg.Priority[c.cfg.ID]
@@ -74,6 +57,7 @@ func (c *Core) preferBetter() {
 		}
 	}
 	if best != nil {
-		c.begin(best.ID, true)
+		c.transferee, c.transferAsked, c.transferEnds = best.ID, false, c.now+c.cfg.TransferTimeout
+		c.spurned, c.nextPriority = min(c.spurned+1, 6), c.transferEnds+c.cfg.PriorityInterval<<c.spurned
 	}
 }
