@@ -1,6 +1,7 @@
 package grpcx
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,7 +48,6 @@ type ClientOptions struct {
 // one per connection.
 type Dialer struct {
 	opts []grpc.DialOption
-	tls  bool
 }
 
 // NewDialer makes a dialer. It fails with ErrTLSFiles, or a field error, when the TLS settings cannot be used.
@@ -55,10 +55,10 @@ func NewDialer(o ClientOptions) (*Dialer, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	setDefault(&o.MaxMessage, DefaultMaxMessage)
-	setDefault(&o.Timeout, DefaultTimeout)
-	setDefault(&o.Window, defaultWindow)
-	setDefault(&o.Buffer, defaultBuffer)
+	o.MaxMessage = cmp.Or(o.MaxMessage, DefaultMaxMessage)
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.Window = cmp.Or(o.Window, defaultWindow)
+	o.Buffer = cmp.Or(o.Buffer, defaultBuffer)
 	meters, err := newInstruments(o.Providers.orDefault().MeterProvider, o.Log)
 	if err != nil {
 		return nil, fmt.Errorf("make instruments: %w", err)
@@ -67,7 +67,7 @@ func NewDialer(o ClientOptions) (*Dialer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Dialer{opts: dialOptions(o, creds), tls: o.TLS.Enabled()}, nil
+	return &Dialer{opts: dialOptions(o, creds)}, nil
 }
 
 func dialOptions(o ClientOptions, creds credentials.TransportCredentials) []grpc.DialOption {
@@ -92,8 +92,8 @@ func dialOptions(o ClientOptions, creds credentials.TransportCredentials) []grpc
 		grpc.WithMaxHeaderListSize(maxHeaders),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithNoProxy(), // as the raw connections between nodes
-		grpc.WithChainUnaryInterceptor(clientUnary(o.Timeout)),
-		grpc.WithChainStreamInterceptor(clientStream),
+		grpc.WithChainUnaryInterceptor(clientUnary(o.Timeout, o.TLS)),
+		grpc.WithChainStreamInterceptor(clientStream(o.TLS)),
 	}
 	if !o.Providers.off() {
 		opts = append(opts, grpc.WithStatsHandler(o.Providers.clientHandler()))
@@ -133,49 +133,54 @@ func Dial(addr string, o ClientOptions) (*grpc.ClientConn, error) {
 	return d.Dial(addr)
 }
 
-func clientUnary(timeout time.Duration) grpc.UnaryClientInterceptor {
+func clientUnary(timeout time.Duration, t TLS) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		if _, ok := ctx.Deadline(); !ok && timeout > 0 {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, timeout)
 			defer cancel()
 		}
-		return clientError(invoke(ctx, method, req, reply, cc, opts...), cc)
+		return clientError(invoke(ctx, method, req, reply, cc, opts...), cc, t)
 	}
 }
 
-func clientStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	cs, err := open(ctx, desc, cc, method, opts...)
-	if err != nil {
-		return nil, clientError(err, cc)
+func clientStream(t TLS) grpc.StreamClientInterceptor {
+	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		cs, err := open(ctx, desc, cc, method, opts...)
+		if err != nil {
+			return nil, clientError(err, cc, t)
+		}
+		return &clientErrors{ClientStream: cs, turn: func(err error) error { return clientError(err, cc, t) }}, nil
 	}
-	return &clientErrors{ClientStream: cs, cc: cc}, nil
 }
 
 // clientErrors turns the errors of a stream back.
 type clientErrors struct {
 	grpc.ClientStream
-	cc *grpc.ClientConn
+	turn func(error) error
 }
 
 func (s *clientErrors) Header() (metadata.MD, error) {
 	md, err := s.ClientStream.Header()
-	return md, clientError(err, s.cc)
+	return md, s.turn(err)
 }
 
-func (s *clientErrors) CloseSend() error { return clientError(s.ClientStream.CloseSend(), s.cc) }
+func (s *clientErrors) CloseSend() error { return s.turn(s.ClientStream.CloseSend()) }
 
-func (s *clientErrors) SendMsg(m any) error { return clientError(s.ClientStream.SendMsg(m), s.cc) }
+func (s *clientErrors) SendMsg(m any) error { return s.turn(s.ClientStream.SendMsg(m)) }
 
-func (s *clientErrors) RecvMsg(m any) error { return clientError(s.ClientStream.RecvMsg(m), s.cc) }
+func (s *clientErrors) RecvMsg(m any) error { return s.turn(s.ClientStream.RecvMsg(m)) }
 
-// clientError is FromStatus with the address where the server was not reached.
-func clientError(err error, cc *grpc.ClientConn) error {
+// clientError is FromStatus with the address where the server was not reached; one that is named already is the server's.
+func clientError(err error, cc *grpc.ClientConn, t TLS) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return err
 	}
 	err = FromStatus(err)
-	if e := errdefs.As(err); e != nil && e.Reason == ReasonUnreachable {
+	if e := errdefs.As(err); e != nil && e.Reason == ReasonUnreachable && e.Meta["address"] == "" {
+		if r := connectionRemedy(e.Msg, t); r != "" {
+			e = e.WithRemedy("%s", r)
+		}
 		addr := strings.TrimPrefix(cc.Target(), "passthrough:///")
 		return e.WithMsg("%s", strings.Replace(e.Msg, noAnswer, noAnswer+" from "+addr, 1)).With("address", addr)
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"log/slog"
 	"net"
-	"sync/atomic"
+	"regexp"
+	"slices"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
@@ -74,8 +76,10 @@ type instruments struct {
 	handshakes metric.Int64Counter
 	reloads    metric.Int64Counter
 
-	log  *slog.Logger
-	last atomic.Int64 // unix seconds of the last report of a failed handshake
+	log   *slog.Logger
+	mu    sync.Mutex
+	since time.Time // begin of the minute of told
+	told  []string  // kinds of failed handshakes, a bounded number
 }
 
 func newInstruments(mp metric.MeterProvider, log *slog.Logger) (*instruments, error) {
@@ -104,12 +108,25 @@ func (in *instruments) panicked(ctx context.Context, method string) {
 
 func (in *instruments) tlsReloadFailed() { in.reloads.Add(context.Background(), 1) }
 
-// handshakeFailed counts each failure and reports one a minute: port scanners come by often.
+var numbers = regexp.MustCompile("[0-9]+")
+
+// handshakeFailed counts each failure and reports one of a kind, that is of a text but for its numbers, a minute: port
+// scanners come by often, and shall not hide a node that is locked out.
 func (in *instruments) handshakeFailed(raw net.Conn, err error) {
 	in.handshakes.Add(context.Background(), 1)
-	now, last := time.Now().Unix(), in.last.Load()
-	if now-last >= 60 && in.last.CompareAndSwap(last, now) {
-		in.log.Warn("tls handshake failed, further ones within a minute are only counted",
+	const maxKinds = 8
+	kind := numbers.ReplaceAllString(err.Error(), "")
+	in.mu.Lock()
+	if time.Since(in.since) >= time.Minute {
+		in.since, in.told = time.Now(), nil
+	}
+	tell := len(in.told) < maxKinds && !slices.Contains(in.told, kind)
+	if tell {
+		in.told = append(in.told, kind)
+	}
+	in.mu.Unlock()
+	if tell {
+		in.log.Warn("tls handshake failed, further ones of this kind within a minute are only counted",
 			slog.String("peer", raw.RemoteAddr().String()), slog.String("error", err.Error()))
 	}
 }

@@ -23,10 +23,8 @@ func CheckHealth(ctx context.Context, addr, service string, o ClientOptions) err
 	if err != nil {
 		return err
 	}
+	defer func() { _ = conn.Close() }() // nothing is lost by a failed goodbye
 	resp, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{Service: service})
-	if closeErr := conn.Close(); err == nil && closeErr != nil {
-		return closeErr
-	}
 	if err != nil {
 		return err
 	}
@@ -62,11 +60,11 @@ func loopback(listen string) (string, error) {
 	if err != nil {
 		return "", errdefs.Invalid("address", "%q is not host:port", listen).Wrap(err)
 	}
-	if ip := net.ParseIP(host); host == "" || (ip != nil && ip.IsUnspecified()) {
+	switch ip := net.ParseIP(host); {
+	case host == "", ip.Equal(net.IPv4zero):
 		host = "127.0.0.1"
-		if ip != nil && ip.To4() == nil {
-			host = "::1"
-		}
+	case ip.Equal(net.IPv6unspecified):
+		host = "::1"
 	}
 	return net.JoinHostPort(host, port), nil
 }

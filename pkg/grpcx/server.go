@@ -1,6 +1,7 @@
 package grpcx
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -77,21 +78,14 @@ func (o ServerOptions) orDefault() ServerOptions {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.Log = o.Log.With(slog.String("component", "grpc"))
-	setDefault(&o.MaxMessage, DefaultMaxMessage)
-	setDefault(&o.DefaultTimeout, DefaultTimeout)
-	setDefault(&o.SlowCall, defaultSlow)
-	setDefault(&o.DrainTimeout, defaultDrain)
-	setDefault(&o.StreamGrace, o.DrainTimeout*2/5)
-	setDefault(&o.Window, defaultWindow)
-	setDefault(&o.Buffer, defaultBuffer)
+	o.MaxMessage = cmp.Or(o.MaxMessage, DefaultMaxMessage)
+	o.DefaultTimeout = cmp.Or(o.DefaultTimeout, DefaultTimeout)
+	o.SlowCall = cmp.Or(o.SlowCall, defaultSlow)
+	o.DrainTimeout = cmp.Or(o.DrainTimeout, defaultDrain)
+	o.StreamGrace = cmp.Or(o.StreamGrace, o.DrainTimeout*2/5)
+	o.Window = cmp.Or(o.Window, defaultWindow)
+	o.Buffer = cmp.Or(o.Buffer, defaultBuffer)
 	return o
-}
-
-func setDefault[T comparable](p *T, value T) {
-	var zero T
-	if *p == zero {
-		*p = value
-	}
 }
 
 // Server is a gRPC server with health and reflection. Register services with GRPC, or hand it itself to a generated
@@ -178,13 +172,10 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	go func() { served <- s.grpc.Serve(ln) }()
 	select {
 	case err := <-served:
-		if stopErr := s.stop(); stopErr != nil {
+		if stopErr := s.stop(); stopErr != nil || err == nil {
 			return stopErr
 		}
-		if err != nil {
-			return fmt.Errorf("serve grpc: %w", err)
-		}
-		return nil
+		return fmt.Errorf("serve grpc: %w", err)
 	case <-ctx.Done():
 	}
 	return s.stop()

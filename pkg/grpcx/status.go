@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -63,12 +65,7 @@ func CodeOf(c errdefs.Class) codes.Code {
 
 // ClassOf returns the class of a gRPC code.
 func ClassOf(code codes.Code) errdefs.Class {
-	for class, c := range classCodes {
-		if c == code {
-			return errdefs.Class(class)
-		}
-	}
-	return errdefs.Unknown
+	return errdefs.Class(max(slices.Index(classCodes[:], code), int(errdefs.Unknown))) //nolint:gosec // an index of classCodes
 }
 
 // ToStatus turns a handler's error into a gRPC status with ErrorInfo and, where they apply, BadRequest and RetryInfo. A
@@ -227,7 +224,7 @@ func foreign(st *status.Status) error {
 	e := errdefs.New(ClassOf(st.Code()), reasonRPC+codeName(st.Code()), st.Message())
 	switch st.Code() {
 	case codes.Unavailable:
-		e.Reason, e.Msg, e.Remedy = ReasonUnreachable, UnreachableText+connectionText(st.Message()), connectionRemedy(st.Message())
+		e.Reason, e.Msg, e.Remedy = ReasonUnreachable, UnreachableText+connectionText(st.Message()), connectionRemedy(st.Message(), TLS{})
 		e.RetryAfter = minBackoff
 	case codes.ResourceExhausted:
 		if strings.Contains(st.Message(), "message larger than max") {
@@ -243,15 +240,10 @@ func foreign(st *status.Status) error {
 	return e
 }
 
+var capital = regexp.MustCompile("(.)([A-Z])")
+
 func codeName(c codes.Code) string {
-	var b strings.Builder
-	for i, r := range c.String() {
-		if i > 0 && r >= 'A' && r <= 'Z' {
-			b.WriteByte('_')
-		}
-		b.WriteRune(r)
-	}
-	return strings.ToUpper(b.String())
+	return strings.ToUpper(capital.ReplaceAllString(c.String(), "${1}_$2"))
 }
 
 // connectionText peels gRPC's wrapping off the reason of a failed connection.
@@ -277,27 +269,35 @@ func silent(s string) bool {
 const (
 	rawPort     = "it looks like a storage's raw port (haListen, 10912 by default): name the gRPC one (listen, 10911)"
 	hungUp      = "the server hung up: " + rawPort + ". If it wants client certificates, set certFile and keyFile to a pair that its CA signed"
-	foreignCert = "the server does not accept the client's certificate: set certFile and keyFile to a pair that its CA signed"
+	foreignCert = "the client's certificate is not signed by a CA that the server trusts (the server's caFile): set certFile and keyFile to a pair that is"
 )
 
-// connectionRemedy says what to do about the usual reasons of a failed connection.
-func connectionRemedy(s string) string {
+// connectionRemedy says what to do about the usual reasons of a failed connection of a client with these settings.
+func connectionRemedy(s string, t TLS) string {
 	if silent(s) {
 		return "the process there may be stopped or overloaded, or it is no gRPC server"
+	}
+	missing, hangup, preface := "the server wants a client certificate: set certFile and keyFile", hungUp, "if the server speaks TLS, set the TLS settings here too. Else "+rawPort
+	if t.CertFile != "" {
+		missing = foreignCert // it was kept back, as it comes from none of the CAs that the server has named
+	}
+	if t.Enabled() {
+		hangup = "the server hung up, as it does where " + missing + ". Else " + rawPort
+		preface = hangup
 	}
 	for _, r := range []struct{ text, remedy string }{
 		{"connection refused", "check the address and that the service runs"},
 		{"no such host", "check the host's name"},
 		{"does not look like a TLS handshake", "the server speaks plain text: drop the TLS settings here or set them there"},
-		{"certificate required", "the server wants a client certificate: set certFile and keyFile"},
+		{"certificate required", missing},
 		// A server of TLS 1.3 that misses the client's certificate may have hung up before its alert is read.
-		{"broken pipe", hungUp},
-		{"connection reset", hungUp},
+		{"broken pipe", hangup},
+		{"connection reset", hangup},
 		{"bad certificate", foreignCert},
 		{"unknown certificate authority", foreignCert},
 		{"x509:", "check caFile and the name that the server's certificate was made for"},
 		{"looked like an HTTP/1.1 header", "it is an HTTP port, such as telemetry.debugListen: name the gRPC one (listen, 10911)"},
-		{"error reading server preface", "if the server speaks TLS, set the TLS settings here too. Else " + rawPort},
+		{"error reading server preface", preface},
 	} {
 		if strings.Contains(s, r.text) {
 			return r.remedy

@@ -1,6 +1,7 @@
 package grpcx
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -9,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -196,21 +198,8 @@ func (k *keyring) current() credentials.TransportCredentials {
 }
 
 func sameConfig(a, b *tls.Config) bool {
-	if len(a.Certificates) != len(b.Certificates) || !samePool(a.RootCAs, b.RootCAs) || !samePool(a.ClientCAs, b.ClientCAs) {
-		return false
-	}
-	for i := range a.Certificates {
-		x, y := a.Certificates[i].Certificate, b.Certificates[i].Certificate
-		if len(x) != len(y) {
-			return false
-		}
-		for j := range x {
-			if string(x[j]) != string(y[j]) {
-				return false
-			}
-		}
-	}
-	return true
+	same := func(x, y tls.Certificate) bool { return slices.EqualFunc(x.Certificate, y.Certificate, bytes.Equal) }
+	return slices.EqualFunc(a.Certificates, b.Certificates, same) && samePool(a.RootCAs, b.RootCAs) && samePool(a.ClientCAs, b.ClientCAs)
 }
 
 func samePool(a, b *x509.CertPool) bool { return (a == nil) == (b == nil) && (a == nil || a.Equal(b)) }

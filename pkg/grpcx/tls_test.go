@@ -53,7 +53,7 @@ func TestL07_TLSMatrix(t *testing.T) {
 		{"plain, tls", grpcx.TLS{}, caOnly, "the server speaks plain text"},
 		{"tls, plain", oneWay, grpcx.TLS{}, "if the server speaks TLS, set the TLS settings here too. Else it looks like"},
 		{"mutual, without", mutual, caOnly, "set certFile and keyFile"},
-		{"mutual, foreign", mutual, foreign, "set certFile and keyFile"},
+		{"mutual, foreign", mutual, foreign, "certificate is not signed by a CA that the server trusts"},
 		{"tls, wrong ca", oneWay, grpcx.TLS{CAFile: other.files(t, "x").CAFile}, "check caFile"},
 		{"tls, wrong name", oneWay, grpcx.TLS{CAFile: files.CAFile, ServerName: "elsewhere"}, "check caFile and the name"},
 		{"tls, system roots", oneWay, grpcx.TLS{Enable: true}, "check caFile"},
@@ -201,7 +201,7 @@ func TestClientFollowsItsFiles(t *testing.T) {
 	}
 }
 
-// A stranger on a TLS port is counted, told once a minute, and harms nobody.
+// A stranger on a TLS port is counted, told once a minute, and harms nobody; who comes for another reason is told too.
 func TestStrangersAreCounted(t *testing.T) {
 	files := newAuthority(t).files(t, "node")
 	var log logBuffer
@@ -229,5 +229,62 @@ func TestStrangersAreCounted(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "tls handshake failed"); n != 1 {
 		t.Errorf("told %d times", n)
+	}
+	if err := call(t, f, grpcx.TLS{CAFile: newAuthority(t).files(t, "other").CAFile}); err == nil {
+		t.Fatal("a client that does not trust the server was served")
+	}
+	for strings.Count(log.String(), "tls handshake failed") < 2 {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("another kind of failure was not told:\n%s", log.String())
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// Who speaks TLS to a server that hangs up is told of certificates first: a server of TLS 1.3 that misses the client's does
+// that, and its alert may be lost.
+func TestHangUpsBehindTLS(t *testing.T) {
+	files := newAuthority(t).files(t, "node")
+	pair, err := tls.LoadX509KeyPair(files.CertFile, files.KeyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 1)) // what matters is that the handshake was made
+			_ = conn.Close()
+		}
+	}()
+	for _, tc := range []struct {
+		client grpcx.TLS
+		want   string
+	}{
+		{files, "the server hung up, as it does where the client's certificate is not signed by a CA that the server trusts"},
+		{grpcx.TLS{CAFile: files.CAFile}, "the server hung up, as it does where the server wants a client certificate: set certFile and keyFile. Else it looks like"},
+	} {
+		if err := call(t, &fixture{ln: ln}, tc.client); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("got %v, want %q", err, tc.want)
+		}
+	}
+}
+
+// The address of an error that the server has met with another is not replaced by its own.
+func TestAnotherServerUnreached(t *testing.T) {
+	err := error(errdefs.New(errdefs.Unavailable, grpcx.ReasonUnreachable, "cannot reach the server: away").With("address", "10.0.0.9:1"))
+	f := start(t, grpcx.ServerOptions{}, &service{unary: func(context.Context, *pb.SimpleRequest) (*pb.SimpleResponse, error) {
+		return nil, err
+	}}, listen(t))
+	if e := errdefs.As(call(t, f, grpcx.TLS{})); e == nil || e.Meta["address"] != "10.0.0.9:1" {
+		t.Errorf("got %v", e)
 	}
 }

@@ -223,6 +223,10 @@ func TestErrorsAreTyped(t *testing.T) {
 	if err := s.load("/no/such/file.yaml", "X_", nil, nil); !errors.Is(err, ErrConfigFile) || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
+	s, _ = newSettings(testDefaults())
+	if e := errdefs.As(s.load(t.TempDir(), "X_", nil, nil)); !errors.Is(e, ErrConfigFile) || !strings.Contains(e.Remedy, "-config") {
+		t.Errorf("a folder: %v", e)
+	}
 }
 
 // Kubernetes sets TANDEM_STORAGE_... itself for a Service named tandem-storage.
@@ -365,10 +369,19 @@ func TestValidationNamesTheSource(t *testing.T) {
 	want := `storage: TANDEM_STORAGE_TELEMETRY_EXPORTER: telemetry.exporter: "x" is not one of none, stdout, otlp
 storage: TANDEM_STORAGE_BATCH_SIZE: batchSize: 1000 is not a multiple of 4KiB
 storage: -set: ha.peers[0]: is this node
-storage: default: brokerName: is taken
+storage: not set: brokerName: is taken
 storage: -set: ha: contradicts itself
 `
 	if code != ExitConfig || out.String() != want {
 		t.Errorf("code %d\n got %s\nwant %s", code, out.String(), want)
+	}
+	file := filepath.Join(t.TempDir(), "s.yaml")
+	if err := os.WriteFile(file, []byte("async: true\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out.Reset()
+	run(spec, &process{args: []string{"-config", file}, stdout: &stdout, stderr: &out})
+	if want := "storage: " + file + ", not set: brokerName: is taken\n"; !strings.Contains(out.String(), want) {
+		t.Errorf("with a file: %s", out.String())
 	}
 }

@@ -33,6 +33,7 @@ type settings struct {
 	byKey   map[string]*field
 	keys    []string // of the leaves, as declared
 	sources map[string]string
+	unset   string // the place of a key that is not set
 	errs    []error
 	docs    map[string]string // what keys mean
 	foreign map[string]string // keys of others, and what takes their place
@@ -43,7 +44,7 @@ func newSettings(cfg any) (*settings, error) {
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
 		return nil, fmt.Errorf("a configuration is a pointer to a struct, not %T", cfg)
 	}
-	s := &settings{byKey: make(map[string]*field), sources: make(map[string]string)}
+	s := &settings{byKey: make(map[string]*field), sources: make(map[string]string), unset: "not set"}
 	s.root = fieldsOf(v.Elem(), "")
 	vars := make(map[string]string)
 	var clash error
@@ -61,6 +62,7 @@ func newSettings(cfg any) (*settings, error) {
 // load reads file (may be empty), environment and -set values in this order and returns all faults as one join.
 func (s *settings) load(file, envPrefix string, environ, sets []string) error {
 	if file != "" {
+		s.unset = file + ", not set"
 		s.loadFile(file)
 	}
 	s.loadEnv(envPrefix, environ)
@@ -86,7 +88,7 @@ func (s *settings) loadFile(file string) {
 	}
 	switch {
 	case err != nil:
-		s.errs = append(s.errs, ErrConfigFile.With(sourceKey, file).Wrap(err))
+		s.errs = append(s.errs, ErrConfigFile.With(sourceKey, file).Wrap(err).WithRemedy("name a YAML file with -config"))
 	case len(text) > maxConfig:
 		s.errs = append(s.errs, ErrConfigFile.With(sourceKey, file).WithMsg("the file is larger than %s", Size(maxConfig)))
 	default:

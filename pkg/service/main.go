@@ -214,7 +214,7 @@ func (s *settings) withSources(err error) error {
 	}
 	source := s.sourceOf(e.Field)
 	if source == "" {
-		source = "default"
+		source = s.unset
 	}
 	return e.With(sourceKey, source)
 }

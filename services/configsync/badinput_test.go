@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -350,4 +352,39 @@ func TestDiff(t *testing.T) {
 	if s := resp.GetSummaries()[0]; s.GetSame() != 1 || s.GetOnlyHere() != 1 || s.GetOnlyThere() != 1 || s.GetDifferent() != 0 {
 		t.Errorf("%v", s)
 	}
+}
+
+// TestStorageAtAnotherPort: Status says what is wrong with the port that storage.address names, and goes on saying what is the case.
+func TestStorageAtAnotherPort(t *testing.T) {
+	t.Parallel()
+	var lc net.ListenConfig
+	ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var served sync.WaitGroup
+	served.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 24)) // the raw port of a storage reads, sees no report, and hangs up
+			_ = conn.Close()
+		}
+	})
+	closed := sync.OnceFunc(func() { _ = ln.Close(); served.Wait() })
+	t.Cleanup(closed)
+	n := newNode(t, 0, asyncMaster, func(c *Config) {
+		c.Storage.Address, c.Storage.Timeout = ln.Addr().String(), 300*time.Millisecond
+	}).start()
+	n.await("the hint at the raw port", func(st *configsyncv1.StatusResponse) bool {
+		text := st.GetStorageError()
+		return st.GetReason() == "STORAGE_UNREACHABLE" && strings.Contains(text, "cannot reach the server") &&
+			strings.Contains(text, "raw port") && strings.HasSuffix(text, "correct storage.address")
+	})
+	closed()
+	n.await("the refusal", func(st *configsyncv1.StatusResponse) bool {
+		return st.GetReason() == "STORAGE_UNREACHABLE" && strings.Contains(st.GetStorageError(), "connection refused")
+	})
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/tandemlog/tandem/services/configsync/internal/table/entry"
 )
 
-// checkCommand is `configsync check`: exit code 0 when the tables are whole, 1 when not, 2 when the command line is wrong.
+// checkCommand is `configsync check`: exit code 0 when the tables are whole, 1 when not, 2 when the command line is wrong or there is
+// no table.
 func checkCommand() service.Command[Config] {
 	return service.Command[Config]{
 		Name: "check", Args: "[-json] [DIR]",
@@ -28,6 +29,9 @@ func checkCommand() service.Command[Config] {
 
 var errDamaged = errdefs.New(errdefs.DataLoss, "DAMAGED", "tables are broken").
 	WithRemedy("start the node beside one that has them: it asks its peers; or import them with `tandemctl config import --replace`")
+
+var errNoTables = errdefs.New(errdefs.InvalidArgument, "NO_TABLES", "the folder holds no tables").
+	WithRemedy("name the folder that has config/ in it (storePathRootDir); that of a node that never ran has none yet")
 
 // runCheck checks the folder that args name.
 func runCheck(fsys vfs.FS, dir string, args []string, out io.Writer) error {
@@ -50,16 +54,23 @@ func runCheck(fsys vfs.FS, dir string, args []string, out io.Writer) error {
 	if filepath.Base(dir) != configDir {
 		dir = filepath.Join(dir, configDir)
 	}
-	damages := 0
+	var found []disk.Inspection
+	files, damages := 0, 0
 	for _, k := range entry.Kinds() {
 		in, err := disk.Inspect(fsys, dir, k)
 		if err != nil {
 			return err
 		}
+		found, files = append(found, in), files+len(in.Files)
 		if in.Broken != nil {
 			damages++
 		}
-		if err := report(out, *asJSON, &in); err != nil {
+	}
+	if files+damages == 0 {
+		return errNoTables.With("folder", dir)
+	}
+	for i := range found {
+		if err := report(out, *asJSON, &found[i]); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -77,6 +78,26 @@ func TestTheExamplesAreValid(t *testing.T) {
 		if out, err := runMain(t, "-check-config", "-config", f); err != nil {
 			t.Errorf("%s: %v: %s", f, err, out)
 		}
+	}
+}
+
+// TestCheckOfNoTables: a folder without any table is refused, a RocketMQ folder that has one is not.
+func TestCheckOfNoTables(t *testing.T) {
+	dir := t.TempDir()
+	out, err := runMain(t, "check", dir)
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != service.ExitConfig || !strings.Contains(out, "holds no tables") || strings.Contains(out, "WHOLE") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if err := os.Mkdir(filepath.Join(dir, configDir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out, err = runMain(t, "check", dir); err == nil || !strings.Contains(out, "holds no tables") {
+		t.Errorf("with an empty config/: %v: %s", err, out)
+	}
+	write(t, filepath.Join(dir, configDir, "topics.json"), `{"topicConfigTable":{},"dataVersion":{"counter":1,"timestamp":1}}`)
+	if out, err = runMain(t, "check", dir); err != nil || strings.Count(out, "WHOLE") != 4 {
+		t.Errorf("with one table: %v: %s", err, out)
 	}
 }
 

@@ -31,7 +31,7 @@ import (
 // offset go back without a reset, and in the end all have the same, with all that was answered as durable.
 func TestRandomSchedules(t *testing.T) {
 	t.Parallel()
-	count := scaled(250, 10000)
+	count := scaled(100, 10000)
 	var all counts
 	for seed := range count {
 		synctest.Test(t, func(t *testing.T) {
@@ -326,6 +326,10 @@ func (w *world) compare(id int, before, now *table.Table) {
 		switch v := e.Value.(type) {
 		case *entry.TopicConfig:
 			deleted := slices.ContainsFunc(w.deleted[e.Key], func(v entry.Version) bool { return v.Compare(before.Version()) > 0 })
+			// A node that led in the dark, from before a deletion, had stamped the topic with a version above the deletion's.
+			if there, known := w.acked[e.Key]; known && !there {
+				deleted = true
+			}
 			if !ok && !w.unsure[e.Key] && !deleted {
 				w.t.Errorf("node %d has lost topic %s: %v, before %v", id, e.Key, now.Version(), before.Version())
 			}

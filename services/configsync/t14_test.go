@@ -243,9 +243,11 @@ func TestT14_AMasterThatAnswersWrong(t *testing.T) {
 			t.Errorf("%s: the slave's tables have changed", reason)
 		}
 	}
+	f.mu.Lock()
 	for _, k := range entry.Kinds() {
 		f.tables[k] = decoded(t, k, entry.Version{State: 1, Counter: 12, Timestamp: 3000}, 51)
 	}
+	f.mu.Unlock()
 	f.now(nil)
 	s.await("the next right answer", func(st *configsyncv1.StatusResponse) bool {
 		return !slices.ContainsFunc(st.GetKinds(), func(k *configsyncv1.KindStatus) bool { return k.GetVersion().GetEntries() != 51 })

@@ -178,8 +178,8 @@ func (c *Config) checkPeers() error {
 		c.members[raft.NodeID(id)] = addr
 		addresses[addr] = true
 	}
-	if c.members[raft.NodeID(c.SelfID)] == "" {
-		return errdefs.Invalid("peers", "this node itself, %s, is missing", c.SelfID).WithRemedy("`peers` lists all members and is the same on all of them")
+	if err := c.checkSelf(); err != nil {
+		return err
 	}
 	for i, id := range c.PreferredLeaderIDs {
 		if c.members[raft.NodeID(id)] == "" || slices.Index(c.PreferredLeaderIDs, id) != i {
@@ -187,6 +187,31 @@ func (c *Config) checkPeers() error {
 		}
 	}
 	return nil
+}
+
+// checkSelf checks what peers say of this node, and the size of the group.
+func (c *Config) checkSelf() error {
+	own := c.members[raft.NodeID(c.SelfID)]
+	switch {
+	case own == "":
+		return errdefs.Invalid("selfId", "%s is none of the members in peers: %s", c.SelfID, strings.Join(c.Peers, ", ")).
+			WithRemedy("`peers` lists all members, this node too, and is the same on all of them")
+	case len(c.Peers) == 2:
+		return errdefs.Invalid("peers", "has 2 members: each append needs both, so that either one that stops is the end of both").
+			WithRemedy("name three or more, or leave it empty for a node alone")
+	case elsewhere(c.Listen, own):
+		return errdefs.Invalid("listen", "%s is not where peers say that this node is, %s", c.Listen, own).WithRemedy("give both the same port")
+	}
+	return nil
+}
+
+// elsewhere reports whether nobody who calls own can reach listen: its port is another, and nothing between hosts can map the one to
+// the other, as both are on the same.
+func elsewhere(listen, own string) bool {
+	host, port, err := net.SplitHostPort(listen)
+	ownHost, ownPort, ownErr := net.SplitHostPort(own)
+	loopback := ownHost == "localhost" || net.ParseIP(ownHost).IsLoopback()
+	return err == nil && ownErr == nil && port != ownPort && (host == ownHost || loopback)
 }
 
 // ids are the members in order.

@@ -80,7 +80,7 @@ func TestConfigNamesTheKey(t *testing.T) {
 		"storePath":                     func(c *Config) { c.StorePath = "" },
 		"listen":                        func(c *Config) { c.Listen = "127.0.0.1:99999" },
 		"flush":                         func(c *Config) { c.Flush = "sometimes" },
-		"peers":                         func(c *Config) { c.Peers = peers[1:] },
+		"peers":                         func(c *Config) { c.Peers = peers[:2] },
 		"peers[1]":                      func(c *Config) { c.Peers = []string{peers[0], "n0-b:1"} },
 		"peers[2]":                      func(c *Config) { c.Peers = []string{peers[0], peers[1], "n2-b:1"} },
 		"peers[0]":                      func(c *Config) { c.Peers = []string{"a:1"} },
@@ -114,6 +114,40 @@ func TestConfigNamesTheKey(t *testing.T) {
 	}
 	if err := defaultConfig().Validate(); err != nil {
 		t.Errorf("the defaults: %v", err)
+	}
+}
+
+// TestPeersNameThisNode: a group of two is refused, and a node that the others would look for in vain; ports may be mapped between hosts.
+func TestPeersNameThisNode(t *testing.T) {
+	others := []string{"n1-b:20911", "n2-c:20911"}
+	for _, tc := range []struct {
+		self, listen string
+		peers        []string
+		field, says  string // "": it is valid
+	}{
+		{"n0", "127.0.0.1:20911", nil, "", ""},
+		{"n0", "127.0.0.1:20911", []string{"n0-127.0.0.1:20911"}, "", ""},
+		{"n0", "0.0.0.0:20911", append(others, "n0-a:20911"), "", ""},
+		{"n0", "0.0.0.0:20911", append(others, "n0-a:31911"), "", ""},
+		{"n0", "0.0.0.0:20911", append(others, "n0-a:20911", "n3-d:20911"), "", ""},
+		{"n9", "0.0.0.0:20911", append(others, "n0-a:20911"), "selfId", "n9 is none of the members in peers: n1-b:20911"},
+		{"n1", "0.0.0.0:20911", others, "peers", "2 members"},
+		{"n0", "a:20912", append(others, "n0-a:20911"), "listen", "a:20912 is not where peers say that this node is, a:20911"},
+		{"n0", "0.0.0.0:20912", append(others, "n0-127.0.0.1:20911"), "listen", "the same port"},
+		{"n0", "[::]:20912", append(others, "n0-localhost:20911"), "listen", "the same port"},
+	} {
+		c := defaultConfig()
+		c.SelfID, c.Listen, c.Peers = tc.self, tc.listen, tc.peers
+		err := c.Validate()
+		if tc.field == "" {
+			if err != nil {
+				t.Errorf("%s of %v: %v", tc.self, tc.peers, err)
+			}
+			continue
+		}
+		if e := errdefs.As(err); e == nil || e.Field != tc.field || !strings.Contains(e.Error(), tc.says) {
+			t.Errorf("%s of %v: %v", tc.self, tc.peers, err)
+		}
 	}
 }
 

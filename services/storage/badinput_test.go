@@ -301,6 +301,17 @@ func TestStartsThatFail(t *testing.T) {
 			n.cfg.TLS.CertFile, n.cfg.TLS.KeyFile = one+".crt", two+".key"
 			return nil
 		}},
+		"certificate of another CA than the group's": {2, []string{"tls.certFile", "caFile"}, func(t *testing.T, n *node) []string {
+			n.cfg.TLS = TLS{CertFile: one + ".crt", KeyFile: one + ".key", CAFile: two + ".crt", RequireClientCert: true}
+			n.cfg.HA.Peers = []string{n.cfg.Listen, freeAddr(t)}
+			return []string{"-check-config"}
+		}},
+		"certificate of another host": {2, []string{"tls.certFile", "10.1.2.3", "127.0.0.1"}, func(t *testing.T, n *node) []string {
+			n.cfg.TLS = TLS{CertFile: one + ".crt", KeyFile: one + ".key", CAFile: one + ".crt", RequireClientCert: true}
+			n.cfg.Advertise = "10.1.2.3:10911"
+			n.cfg.HA.Peers = []string{n.cfg.Advertise, freeAddr(t)}
+			return []string{"-check-config"}
+		}},
 		"no certificate": {2, []string{"none.crt"}, func(_ *testing.T, n *node) []string {
 			n.cfg.TLS.CertFile, n.cfg.TLS.KeyFile = filepath.Join(certs, "none.crt"), one+".key"
 			return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/grpcx"
+	"github.com/tandemlog/tandem/pkg/peercert"
 	"github.com/tandemlog/tandem/pkg/service"
 	"github.com/tandemlog/tandem/services/storage/internal/message"
 )
@@ -416,13 +417,14 @@ func (c *Config) checkTLS() error {
 		}
 		_ = f.Close() // nothing was written
 	}
-	if _, err := grpcx.NewDialer(grpcx.ClientOptions{TLS: c.tls()}); err != nil { // it reads all of them
-		if e := errdefs.As(err); e != nil {
-			return e.WithField("tls.certFile")
-		}
-		return err
+	_, err := grpcx.NewDialer(grpcx.ClientOptions{TLS: c.tls()}) // it reads all of them
+	if err == nil && len(c.HA.Peers) > 1 {
+		err = peercert.Check(c.TLS.CertFile, c.TLS.CAFile, c.Advertise)
 	}
-	return nil
+	if e := errdefs.As(err); e != nil {
+		return e.WithField("tls.certFile")
+	}
+	return err
 }
 
 func (c *Config) tls() grpcx.TLS {

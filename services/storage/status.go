@@ -55,8 +55,7 @@ func (a *app) status() *storagev1.StatusResponse {
 		FileSize: a.log.FileSize(), StartedAt: timestamppb.New(started), Version: a.env.Version,
 	}
 	if saved := st.Role.Master(); saved != roles[a.cfg.BrokerRole].Master() && (out.GetReason() == "" || out.GetReason() == role.ReasonSlave) {
-		out.Reason, out.Remedy = reasonSavedRole, "none is needed where promote or demote has made it so: the saved role holds, not brokerRole: "+a.cfg.BrokerRole+
-			"; set brokerRole to what the node is, or promote or demote it"
+		out.Reason, out.Remedy = reasonSavedRole, "where promote or demote gave this node its role, nothing has to be done: that role is saved and holds, not brokerRole: "+a.cfg.BrokerRole+"; else set brokerRole to what the node is, or promote or demote it"
 	}
 	if st.Role.Master() {
 		out.RequiredAcks = int32(a.cfg.HA.Required) //nolint:gosec // a handful of slaves

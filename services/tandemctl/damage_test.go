@@ -1,12 +1,14 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
+	"github.com/tandemlog/tandem/pkg/client"
 	"github.com/tandemlog/tandem/pkg/client/clienttest"
 	"github.com/tandemlog/tandem/pkg/errdefs"
 )
@@ -101,5 +103,20 @@ func TestRepair(t *testing.T) {
 		if r := ctl(t, "", "", append([]string{"repair", s.Addr()}, args...)...); r.code != exitUsage || r.err == "" {
 			t.Errorf("%q: %+v", args, r)
 		}
+	}
+}
+
+func TestRepairFromANodeThatIsAway(t *testing.T) {
+	s := clienttest.Start(t, clienttest.Options{})
+	s.OnRepair(func(*storagev1.RepairRequest) ([]*storagev1.RepairResponse, error) {
+		return nil, client.ErrUnreachable.WithMsg("%s", "cannot reach the server: connection refused").With("address", "10.0.0.9:10911")
+	})
+	r := ctl(t, "", "", "repair", s.Addr(), "--from", "10.0.0.9:10911")
+	if r.code != exitFailed || !strings.Contains(r.err, s.Addr()+" cannot reach --from 10.0.0.9:10911: connection refused\n  -> start the node that --from names, or name another one\n") || strings.Contains(r.err, "--addr") {
+		t.Errorf("%+v", r)
+	}
+	s.Stop()
+	if r := ctl(t, "", "", "repair", s.Addr(), "--from", "10.0.0.9:10911"); r.code != exitFailed || strings.Contains(r.err, "--from") {
+		t.Errorf("%+v", r)
 	}
 }

@@ -111,6 +111,11 @@ func explain(err error) (what string, next []string) {
 		}
 		return what, next
 	}
+	if m := unknownService.FindStringSubmatch(e.Msg); m != nil && e.Class == errdefs.Unimplemented {
+		s := tandemServices[m[1]]
+		what = strings.Replace(what, e.Msg, fmt.Sprintf("this is not %s: another service of Tandem answers there", s.name), 1)
+		return what, []string{fmt.Sprintf("name the gRPC port of %s, %s by default", s.name, s.port)}
+	}
 	if e.Remedy != "" {
 		what = strings.TrimSuffix(what, "; "+e.Remedy)
 		next = append(next, e.Remedy)
@@ -147,8 +152,15 @@ func explain(err error) (what string, next []string) {
 	return what, append(next, advice(e)...)
 }
 
+// unknownService matches what a gRPC server says that is asked for a service which it does not have.
+var unknownService = regexp.MustCompile(`^unknown service tandem\.(storage|ledger|configsync)\.`)
+
+var tandemServices = map[string]struct{ name, port string }{
+	"storage": {"a storage", "10911"}, "ledger": {"a ledger", "20911"}, "configsync": {"a config sync node", "10921"},
+}
+
 // somethingIsThere matches what an address says where a process listens that is not understood, or does not answer.
-var somethingIsThere = regexp.MustCompile("no answer from |server preface|handshake|tls: |x509: ")
+var somethingIsThere = regexp.MustCompile("no answer from |server preface|handshake|tls: |x509: |broken pipe|connection reset")
 
 // advice is what this command line can offer beyond the error's own remedy.
 func advice(e *errdefs.Error) []string {

@@ -99,10 +99,29 @@ func (a *app) getOffset(ctx context.Context, f *readFlags, offset int64) error {
 	return a.with(ctx, func(c *client.Client) error {
 		m, err := c.Reader().GetByOffset(ctx, offset)
 		if err != nil {
-			return err
+			return outsideOfLog(ctx, c, offset, err)
 		}
 		return a.printer(f).print(m)
 	})
+}
+
+// outsideOfLog names the range of the log where that is why there is no record at the offset, else it returns err.
+func outsideOfLog(ctx context.Context, c *client.Client, offset int64, err error) error {
+	e := errdefs.As(err)
+	if e == nil || e.Class != errdefs.OutOfRange && e.Reason != "NO_RECORD" {
+		return err
+	}
+	admin, noAdmin := c.Admin(e.Meta["address"])
+	if noAdmin != nil {
+		return err
+	}
+	st, noStatus := admin.Status(ctx)
+	m := st.GetWatermarks()
+	if noStatus != nil || offset >= m.GetFirstOffset() && offset < m.GetReadableOffset() {
+		return err
+	}
+	return errdefs.Newf(errdefs.OutOfRange, "OFFSET_OUTSIDE", "offset %d is outside of what can be read, which is from %d to below %d", offset, m.GetFirstOffset(), m.GetReadableOffset()).
+		With("address", admin.Address())
 }
 
 func (a *app) get(ctx context.Context, f *readFlags) error {

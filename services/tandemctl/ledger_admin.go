@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tandemlog/tandem/pkg/client/ledger"
+	"github.com/tandemlog/tandem/pkg/errdefs"
 )
 
 func (a *app) ledgerTransferCommand() *cobra.Command {
@@ -108,6 +109,10 @@ func (a *app) ledgerBootstrap(ctx context.Context, want []string, yes bool) erro
 			return err
 		}
 		made, err := admin.Bootstrap(ctx, ids)
+		if e := errdefs.As(err); e != nil && e.Reason == ledger.ErrUnreachable.Reason && e.Meta["address"] != admin.Address() {
+			return errdefs.Newf(e.Class, "MEMBER_UNREACHABLE", "%s cannot reach the member %s: %s", admin.Address(), e.Meta["address"], whyUnreached(e)).
+				WithRemedy("start all members, then do this again")
+		}
 		if err != nil {
 			return wrapUsage(err)
 		}

@@ -152,6 +152,9 @@ func (a *app) ledgerTail(ctx context.Context, f *ledgerReadFlags) error {
 		if err != nil {
 			return err
 		}
+		if f.from == "next" && !a.json() && !f.raw {
+			say(a.errOut, "waiting for new entries (--from first shows what is there)")
+		}
 		p := a.entryPrinter(f)
 		err = c.Tail(ctx, ledger.TailOptions{From: from, Consistency: f.consistency(), OnRetry: a.tailRetrying}, func(e *ledger.Entry) error {
 			if err := p.print(e); err != nil {

@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -18,6 +20,7 @@ import (
 	"github.com/tandemlog/tandem/pkg/client/clienttest"
 	"github.com/tandemlog/tandem/pkg/client/ledger"
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/grpcx"
 )
 
 // ledgerCtl runs a command of ledger against all nodes of a group.
@@ -291,4 +294,40 @@ func TestOfLedgerMarksEach(t *testing.T) {
 	if len(flatten(err)) != 2 || ofLedger(nil) != nil || !errors.Is(ofLedger(errReported), errReported) {
 		t.Error(err)
 	}
+}
+
+// lonely is a member of a new group whose others are away.
+type lonely struct {
+	ledgerv1.UnimplementedLedgerAdminServiceServer
+}
+
+func (lonely) Status(context.Context, *ledgerv1.StatusRequest) (*ledgerv1.StatusResponse, error) {
+	return &ledgerv1.StatusResponse{Id: "n0", Group: "g"}, nil
+}
+
+func (lonely) Bootstrap(context.Context, *ledgerv1.BootstrapRequest) (*ledgerv1.BootstrapResponse, error) {
+	return nil, ledger.ErrUnreachable.WithMsg("member n1 at 10.0.0.9:20911: cannot reach the server: connection refused").With("address", "10.0.0.9:20911")
+}
+
+func TestLedgerBootstrapOfMembersThatAreAway(t *testing.T) {
+	s, err := grpcx.NewServer(grpcx.ServerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ledgerv1.RegisterLedgerAdminServiceServer(s, lonely{})
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, ln) }()
+	defer func() {
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}()
+	ctl(t, "", "", "ledger", "bootstrap", "--yes", "--addr", ln.Addr().String()).want(t, exitFailed, "",
+		"tandemctl: ADDR cannot reach the member 10.0.0.9:20911: connection refused\n  -> start all members, then do this again\n", ln.Addr().String())
 }

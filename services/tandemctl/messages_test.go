@@ -242,3 +242,33 @@ func TestTailFromBehindTheEnd(t *testing.T) {
 	ctl(t, s.Addr(), "", "tail", "--topic", "demo", "--from", "9").want(t, exitFailed, "",
 		"tandemctl: the queue offset is outside of the queue (address=ADDR, max=1)\n  -> `tandemctl queues` and `tandemctl status` show what there is\n", s.Addr())
 }
+
+func TestTailSaysThatItWaits(t *testing.T) {
+	s := clienttest.Start(t, clienttest.Options{})
+	fill(t, s, 1)
+	_, errOut, stop := startCtl(t, s.Addr(), "tail", "--topic", "demo")
+	errOut.waitFor(t, "waiting for new messages (--from first shows what is there)\n")
+	if code := stop(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	g := clienttest.StartLedger(t, 1)
+	_, errOut, stop = startCtl(t, "", "ledger", "tail", "--addr", g.Nodes[0].Addr())
+	errOut.waitFor(t, "waiting for new entries (--from first shows what is there)\n")
+	if code := stop(); code != exitOK {
+		t.Errorf("ledger: exit code %d", code)
+	}
+}
+
+func TestGetOutsideOfTheLogNamesItsRange(t *testing.T) {
+	s := clienttest.Start(t, clienttest.Options{})
+	s.SetLog(10, make([]byte, 20))
+	for _, offset := range []string{"9", "30"} {
+		r := ctl(t, s.Addr(), "", "get", "--offset", offset)
+		if want := "offset " + offset + " is outside of what can be read, which is from 10 to below 30"; r.code != exitFailed || !strings.Contains(r.err, want) {
+			t.Errorf("%+v", r)
+		}
+	}
+	if r := ctl(t, s.Addr(), "", "get", "--offset", "11"); r.code != exitFailed || !strings.Contains(r.err, "no record starts at this offset") {
+		t.Errorf("%+v", r)
+	}
+}

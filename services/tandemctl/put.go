@@ -81,7 +81,9 @@ func (a *app) put(ctx context.Context, f *putFlags, args []string) error {
 		return err
 	}
 	return a.with(ctx, func(c *client.Client) error {
-		t := &tally{a: a, quiet: f.quiet, counts: map[client.Status]int{}, began: time.Now()}
+		ctx, giveUp := context.WithCancel(ctx)
+		defer giveUp()
+		t := &tally{a: a, quiet: f.quiet, counts: map[client.Status]int{}, began: time.Now(), giveUp: giveUp}
 		o := client.ProducerOptions{SlaveTimeout: f.wait, Resend: f.resend, OnRetry: t.retrying}
 		if f.acks >= 0 {
 			o.Acks = &f.acks
@@ -95,6 +97,9 @@ func (a *app) put(ctx context.Context, f *putFlags, args []string) error {
 			err = a.putBatches(ctx, p, messages, f.batch, t)
 		default:
 			err = a.putEach(ctx, p, messages, t)
+		}
+		if t.stranger != nil && !errors.Is(err, client.ErrOutcomeUnknown) {
+			err = t.stranger
 		}
 		if t.tooFewSlaves() {
 			t.group = a.groupOf(ctx, c, f.acks)
@@ -307,6 +312,10 @@ type tally struct {
 
 	trouble time.Time // since when nothing gets through
 	told    string    // what was said of it
+
+	giveUp   context.CancelFunc
+	hangUps  int   // tries, one after the other, in which nothing that speaks gRPC was there
+	stranger error // why it was given up
 }
 
 // patience is how long nothing may get through before it is told.
@@ -317,11 +326,19 @@ func (t *tally) retrying(err error, _ time.Duration) {
 	if t.trouble.IsZero() {
 		t.trouble = time.Now()
 	}
-	what, _ := explain(flatten(err)[0])
-	if time.Since(t.trouble) < patience || what == t.told {
+	if !t.noStorage(err) {
+		t.hangUps = 0
+	} else if t.hangUps++; t.hangUps == maxHangUps {
+		t.stranger = err
+		t.giveUp()
 		return
 	}
-	t.told = what
+	what, _ := explain(flatten(err)[0])
+	kind := ownPort.ReplaceAllString(what, "")
+	if time.Since(t.trouble) < patience || kind == t.told {
+		return
+	}
+	t.told = kind
 	sayf(t.a.errOut, "tandemctl: %s; trying again for %s in all (--timeout)\n", what, shortDuration(t.a.timeout))
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -118,5 +119,30 @@ func TestVersionOfTheBuild(t *testing.T) {
 	version = ""
 	if r := ctl(t, "", "", "--version"); strings.Contains(r.out, "(") {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestPutToARawPort: what hangs up before it speaks gRPC is no storage; it is not tried for all of the time.
+func TestPutToARawPort(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.ReadFull(conn, make([]byte, 8)) // as a storage's raw port reads what it takes for an offset
+			_ = conn.Close()
+		}
+	}()
+	for _, how := range []string{"--stream", "--resend", "--number"} {
+		r := ctl(t, ln.Addr().String(), "", "put", "--topic", "t", "--timeout", "10m", how, "x") // the test would time out
+		if r.code != exitFailed || !strings.Contains(r.err, "raw port") || strings.Contains(r.err, "trying again") || strings.Contains(r.err, "is a storage running there") {
+			t.Errorf("%s: %+v", how, r)
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
 	"github.com/tandemlog/tandem/pkg/client"
+	"github.com/tandemlog/tandem/pkg/errdefs"
 )
 
 // repairFlags are those of repair.
@@ -94,6 +95,10 @@ func (a *app) repair(ctx context.Context, f *repairFlags, n *client.Admin) error
 		return a.printDamage(r.GetDamage())
 	})
 	p.clear()
+	if e := errdefs.As(err); e != nil && e.Reason == client.ErrUnreachable.Reason && e.Meta["address"] != n.Address() {
+		return errdefs.Newf(e.Class, "SOURCE_UNREACHABLE", "%s cannot reach --from %s: %s", n.Address(), f.source, whyUnreached(e)).
+			WithRemedy("start the node that --from names, or name another one")
+	}
 	if err != nil {
 		return err
 	}

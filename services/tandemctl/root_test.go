@@ -45,7 +45,7 @@ func TestUsageErrors(t *testing.T) {
 		{"status -w --interval 1ms", "--interval 1ms is not within 100ms and 1h"},
 		{"status -o yaml", `--output "yaml" is neither table nor json`},
 		{"status --addr localhost", `addresses: "localhost" is no address`},
-		{"verify 127.0.0.1:1", "verify takes two addresses: tandemctl verify 127.0.0.1:10911 127.0.0.1:20911"},
+		{"verify 127.0.0.1:1", "verify takes two addresses: tandemctl verify 10.0.0.1:10911 10.0.0.2:10911"},
 		{"verify --until soon 127.0.0.1:1 127.0.0.1:2", `--until "soon" is none of end, min, an offset`},
 		{"range --from 5 --to 4", "--to 4 lies before --from 5"},
 		{"playground --slaves 9", "--slaves 9 is not within 0 and 8"},
@@ -167,5 +167,24 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 	a := &app{in: strings.NewReader(""), out: brokenPipe{}, errOut: errOut, env: func(string) string { return s.Addr() }}
 	if code := a.run(t.Context(), []string{"status"}); code != exitFailed || !strings.Contains(errOut.String(), "write the output: broken pipe") {
 		t.Errorf("exit code %d\n%s", code, errOut)
+	}
+}
+
+func TestAnotherServiceAnswers(t *testing.T) {
+	s, g := clienttest.Start(t, clienttest.Options{}), clienttest.StartLedger(t, 1)
+	for _, tc := range []struct {
+		addr, name, port string
+		args             []string
+	}{
+		{g.Nodes[0].Addr(), "a storage", "10911", []string{"status"}},
+		{g.Nodes[0].Addr(), "a storage", "10911", []string{"put", "--topic", "t", "x"}},
+		{s.Addr(), "a ledger", "20911", []string{"ledger", "status"}},
+		{s.Addr(), "a config sync node", "10921", []string{"topic", "list"}},
+	} {
+		r := ctl(t, "", "", append(tc.args, "--addr", tc.addr)...)
+		if r.code != exitFailed || !strings.Contains(r.err, "this is not "+tc.name+": another service of Tandem answers there") ||
+			!strings.Contains(r.err, "  -> name the gRPC port of "+tc.name+", "+tc.port+" by default\n") || strings.Contains(r.out+r.err, "unknown service") {
+			t.Errorf("%v: %+v", tc.args, r)
+		}
 	}
 }

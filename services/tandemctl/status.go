@@ -28,7 +28,7 @@ func (a *app) statusCommand() *cobra.Command {
 			"Exit code 0: all nodes answer, masters are open, and nothing keeps a node or a link from replicating. 1: a node does not\n" +
 			"answer, or has a reason that keeps it from that, such as NOT_ENOUGH_NODES or WRONG_CLUSTER. 2: wrong command line.\n" +
 			"Damage, a full disk and what was cut and kept are shown and do not count. With -w it is 0 after Ctrl-C.",
-		Example: "  tandemctl status --addr 127.0.0.1:10911,127.0.0.1:20911\n" +
+		Example: "  tandemctl status --addr 10.0.0.1:10911,10.0.0.2:10911\n" +
 			"  tandemctl status -w",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -389,8 +389,11 @@ func (p page) upstream(u *storagev1.UpstreamStatus) {
 	if u.GetState() == storagev1.LinkState_LINK_STATE_REFUSED || u.GetEndOffset() == 0 && u.GetConnects() == 0 {
 		behind = "how far behind is unknown" // the upstream has not told its end, or has another history
 	}
-	sayf(p.w, "  follows %s: %s, %s, last bytes %s, %s so far\n", u.GetAddress(), linkName(u.GetState()), behind,
-		ago(p.now, u.GetLastReceive().AsTime()), plural(int(u.GetConnects()), "connection"))
+	last := ""
+	if u.GetLastReceive() != nil {
+		last = ", last bytes " + ago(p.now, u.GetLastReceive().AsTime())
+	}
+	sayf(p.w, "  follows %s: %s, %s%s, %s so far\n", u.GetAddress(), linkName(u.GetState()), behind, last, plural(int(u.GetConnects()), "connection"))
 	if u.GetReason() != "" {
 		p.reason(u.GetReason(), u.GetRemedy())
 	}

@@ -125,7 +125,7 @@ func TestStatusExitCode(t *testing.T) {
 		}}, exitFailed, "refused, how far behind is unknown"},
 		"a slave that never connected": {&storagev1.StatusResponse{Role: storagev1.Role_ROLE_SLAVE, Reason: "SLAVE", Upstream: &storagev1.UpstreamStatus{
 			Address: "10.0.0.1:1", State: storagev1.LinkState_LINK_STATE_DISCONNECTED, Reason: "UNREACHABLE", Remedy: "connection refused: `tandemctl x`",
-		}}, exitFailed, "disconnected, how far behind is unknown, last bytes never, 0 connections so far\n  ! UNREACHABLE\n    -> connection refused: `tandemctl x`"},
+		}}, exitFailed, "disconnected, how far behind is unknown, 0 connections so far\n  ! UNREACHABLE\n    -> connection refused: `tandemctl x`"},
 		"a dead slave": {&storagev1.StatusResponse{Role: storagev1.Role_ROLE_SYNC_MASTER, Open: true, Slaves: []*storagev1.SlaveStatus{
 			{NodeId: 1, AckedOffset: -1, Reason: "LINK_CLOSED"},
 		}}, exitFailed, "-      unknown  0s"},

@@ -76,6 +76,9 @@ func (t *tailer) discover(ctx context.Context, every time.Duration) error {
 		if first && len(qs) == 0 && !t.a.json() && !t.f.raw {
 			sayf(t.a.errOut, "no messages of topic %s yet, waiting\n", t.f.topic)
 		}
+		if first && len(qs) > 0 && t.f.from == "next" && !t.a.json() && !t.f.raw {
+			say(t.a.errOut, "waiting for new messages (--from first shows what is there)")
+		}
 		for _, q := range qs {
 			if err := t.follow(ctx, q, first); err != nil {
 				return err

@@ -30,11 +30,11 @@ func (a *app) verifyCommand() *cobra.Command {
 			"The exit code is 1 when the logs differ or one of them stays shorter than the other.\n\n" +
 			"Logs may grow meanwhile: compared is up to the longer one's end at the start, and the other gets --wait\n" +
 			"to arrive there. --until min compares only what both have now, --until N up to an offset.",
-		Example: "  tandemctl verify 127.0.0.1:10911 127.0.0.1:20911\n" +
+		Example: "  tandemctl verify 10.0.0.1:10911 10.0.0.2:10911\n" +
 			"  tandemctl verify --until min -o json 10.0.0.1:10911 10.0.0.2:10911",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 {
-				return usagef("verify takes two addresses: tandemctl verify 127.0.0.1:10911 127.0.0.1:20911")
+				return usagef("verify takes two addresses: tandemctl verify 10.0.0.1:10911 10.0.0.2:10911")
 			}
 			if args[0] == args[1] {
 				return usagef("%s stands there twice: name two nodes, or look for damage in one with `tandemctl scrub %s`", args[0], args[0])

@@ -142,6 +142,7 @@ func shellWord(s string) string {
 
 // flagWords turns grpcx's names of the TLS settings into the flags that set them here.
 var flagWords = strings.NewReplacer(
+	"the server's caFile", "the server's caFile", // no flag sets it
 	"set certFile and keyFile to a pair", "give --tls-cert and --tls-key a pair",
 	"set certFile and keyFile", "give --tls-cert and --tls-key",
 	"certFile and keyFile", "--tls-cert and --tls-key",

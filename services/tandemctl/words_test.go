@@ -86,9 +86,12 @@ func TestTLSRemediesNameFlags(t *testing.T) {
 	if r := ctl(t, s.Addr(), "", "status", "--tls"); !strings.Contains(r.err, "--tls flags out") || strings.Contains(r.err, "is a storage running there") {
 		t.Errorf("%+v", r)
 	}
-	for _, remedy := range []string{"the server wants a client certificate: set certFile and keyFile", "check caFile and the name that the server's certificate was made for"} {
+	for _, remedy := range []string{
+		"the server wants a client certificate: set certFile and keyFile", "check caFile and the name that the server's certificate was made for",
+		"the client's certificate is not signed by a CA that the server trusts (the server's caFile): set certFile and keyFile to a pair that is",
+	} {
 		_, next := explain(client.ErrUnreachable.WithRemedy("%s", remedy))
-		if len(next) == 0 || !strings.Contains(next[0], "--tls-c") || strings.Contains(next[0], "File") {
+		if len(next) == 0 || !strings.Contains(next[0], "--tls-c") || strings.Contains(strings.ReplaceAll(next[0], "the server's caFile", ""), "File") {
 			t.Errorf("%s: %v", remedy, next)
 		}
 	}

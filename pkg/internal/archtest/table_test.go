@@ -28,6 +28,7 @@ func table() map[string]string {
 		"pkg/telemetry":                    "",
 		"pkg/grpcx":                        "",
 		"pkg/nearest":                      "",
+		"pkg/peercert":                     "",
 		"pkg/service":                      "nearest telemetry service/size",
 		"pkg/service/size":                 "",
 		"pkg/client":                       "client/internal/nodes client/internal/attempt client/internal/watchdog grpcx gen",

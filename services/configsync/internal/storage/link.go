@@ -54,8 +54,9 @@ type Link struct {
 	o      Options
 	client storagev1.StorageAdminServiceClient
 
-	mu      sync.Mutex // guards role
+	mu      sync.Mutex // guards role and failed
 	role    Role
+	failed  error // why the last stream ended; nil while one answers
 	changed *watermark.Mark
 }
 
@@ -88,7 +89,7 @@ func (l *Link) Changed() *watermark.Mark { return l.changed }
 
 // Run watches until ctx ends; it returns nil.
 func (l *Link) Run(ctx context.Context) error {
-	silence := time.AfterFunc(l.o.Timeout, func() { l.lost(ErrUnreachable) })
+	silence := time.AfterFunc(l.o.Timeout, l.silent)
 	defer silence.Stop()
 	for ctx.Err() == nil {
 		err := l.watch(ctx, silence)
@@ -96,6 +97,7 @@ func (l *Link) Run(ctx context.Context) error {
 			break
 		}
 		l.o.Log.Debug("the storage's status ended", slog.Any("error", err))
+		l.fail(err)
 		pause := time.NewTimer(l.o.Interval/2 + rand.N(l.o.Interval)) //nolint:gosec // spread, not secret
 		select {
 		case <-pause.C:
@@ -123,8 +125,30 @@ func (l *Link) watch(ctx context.Context, silence *time.Timer) error {
 		}
 		stalled.Reset(l.o.Timeout)
 		silence.Reset(l.o.Timeout)
+		l.fail(nil)
 		l.set(l.roleOf(resp.GetStatus()))
 	}
+}
+
+// fail keeps why there is no answer, for who is told that the storage is unreachable, now or later.
+func (l *Link) fail(err error) {
+	if errors.Is(err, context.Canceled) { // given up for its silence, which ErrUnreachable says
+		err = nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failed = err
+	if err != nil && errors.Is(l.role.Err, ErrUnreachable) {
+		l.role.Err = ErrUnreachable.Wrap(err)
+	}
+}
+
+// silent is called when there was no answer for Timeout.
+func (l *Link) silent() {
+	l.mu.Lock()
+	err := ErrUnreachable.Wrap(l.failed)
+	l.mu.Unlock()
+	l.lost(err)
 }
 
 func (l *Link) roleOf(st *storagev1.StatusResponse) Role {

@@ -26,7 +26,7 @@ const (
 var errCut = errdefs.New(errdefs.Aborted, "LOG_CUT", "the log was cut while it was read")
 
 // ErrFileSize says that the log was written in files of another size than the master's.
-var ErrFileSize = errdefs.New(errdefs.FailedPrecondition, "FILE_SIZE_DIFFERS", "the master's log files have another size than this log's").
+var ErrFileSize = errdefs.New(errdefs.FailedPrecondition, "FILE_SIZE_DIFFERS", "FILE_SIZE_DIFFERS: the master's log files have another size than this log's").
 	WithRemedy("set mappedFileSizeCommitLog to the broker's and start again in an empty folder")
 
 // Log is the commit log. View's bytes lie inside one file, end at Written at the latest and are valid until release is
@@ -69,7 +69,7 @@ type Options struct {
 	// DelayLevels is the table by which the schedule topic's messages are due; it must be the one of the master.
 	DelayLevels message.DelayLevels
 	// ForeignFiles says that the log comes from a master that does not tell the size of its files: a filler that does not
-	// fill its file shows that it is another, and Run ends with ErrFileSize.
+	// fill its file, or a sound record that crosses files, shows that it is another, and Run ends with ErrFileSize.
 	ForeignFiles bool
 	// Observe sees each message that gets a unit, at its log offset, by the goroutine that dispatches; it keeps nothing of
 	// the view. May be nil.

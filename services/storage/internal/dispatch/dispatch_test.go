@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -174,20 +175,54 @@ func TestACutInsideARecord(t *testing.T) {
 	}
 }
 
-// TestFilesOfAnotherSize: a filler tells the size of the files that it was written in.
+// TestFilesOfAnotherSize: a filler tells the size of the files that it was written in; records that cross the files here
+// tell that those are larger. Each log is met whole and as it grows.
 func TestFilesOfAnotherSize(t *testing.T) {
 	theirs := newLog(4096, 0)
 	for i := range int64(200) {
-		theirs.put(msg{topic: "T", at: i})
+		theirs.put(msg{topic: "T", at: i, body: int(i*37) % 300})
 	}
-	for size, want := range map[int64]error{4096: nil, 1 << 20: dispatch.ErrFileSize} {
-		ours := newLog(size, 0)
+	for size, want := range map[int64]error{
+		4096: nil, 1 << 20: dispatch.ErrFileSize, 8192: dispatch.ErrFileSize,
+		2048: dispatch.ErrFileSize, 1024: dispatch.ErrFileSize, 512: dispatch.ErrFileSize, 128: dispatch.ErrFileSize,
+	} {
+		for _, grow := range []int64{int64(len(theirs.data)), 1000, 77, 1} {
+			ours, log := newLog(size, 0), &records{}
+			ours.write(theirs.data)
+			d, err := dispatch.New(dispatch.Options{ForeignFiles: true, Log: slog.New(log)}, ours, memQueues(t))
+			check(t, err)
+			for to := int64(0); err == nil && to < ours.end(); {
+				to = min(to+grow, ours.end())
+				ours.Readable().Advance(to)
+				err = d.CatchUp(t.Context(), to)
+			}
+			if !errors.Is(err, want) {
+				t.Errorf("files of %d, %d bytes at a time: %v", size, grow, err)
+			}
+			if want != nil && err != nil && !strings.Contains(err.Error(), "FILE_SIZE_DIFFERS") {
+				t.Errorf("files of %d: the reason is missing: %v", size, err)
+			}
+			if len(log.all) != 0 {
+				t.Errorf("files of %d, %d bytes at a time: logged %q", size, grow, log.all)
+			}
+		}
+	}
+}
+
+// TestFileWithoutRoomForAFiller: a broker's record leaves room for a filler behind it.
+func TestFileWithoutRoomForAFiller(t *testing.T) {
+	theirs := newLog(1<<20, 0)
+	theirs.put(msg{topic: "T"})
+	n := theirs.end()
+	theirs.put(msg{topic: "T", at: 1})
+	for free, want := range map[int64]error{0: dispatch.ErrFileSize, message.BlankSize - 1: dispatch.ErrFileSize} {
+		ours := newLog(n+free, 0)
 		ours.write(theirs.data)
 		ours.show()
 		d, err := dispatch.New(dispatch.Options{ForeignFiles: true}, ours, memQueues(t))
 		check(t, err)
 		if err := d.CatchUp(t.Context(), ours.end()); !errors.Is(err, want) {
-			t.Errorf("files of %d: %v", size, err)
+			t.Errorf("%d bytes free behind the record: %v", free, err)
 		}
 	}
 }
@@ -290,8 +325,9 @@ func TestT10_RotInTheMiddleIsPassedOver(t *testing.T) {
 		"blank":      func(rec []byte) { binary.BigEndian.PutUint32(rec[4:], message.MagicBlank) },
 		"topic":      func(rec []byte) { rec[len(rec)-3] = '/' },
 	} {
-		for _, at := range []int{0, 3, 9} { // the first; one in the middle; the last of its file
-			t.Run(fmt.Sprint(name, at), func(t *testing.T) {
+		for i, at := range []int{0, 3, 9, 0, 3, 9} { // the first; one in the middle; the last of its file
+			foreign := i >= 3 && name != "blank" // that shows another file size
+			t.Run(fmt.Sprint(name, at, foreign), func(t *testing.T) {
 				l, q := newLog(2048, 0), memQueues(t)
 				var offsets []int64
 				for i := range int64(30) {
@@ -305,7 +341,8 @@ func TestT10_RotInTheMiddleIsPassedOver(t *testing.T) {
 				end := offsets[at] + 193
 				damage(l.data[offsets[at]:end])
 				log := &records{}
-				d := newDispatcherWithLog(t, l, q, log)
+				d, err := dispatch.New(dispatch.Options{ForeignFiles: foreign, Log: slog.New(log)}, l, q)
+				check(t, err)
 				for to := int64(0); to < l.end(); {
 					to = min(to+77, l.end())
 					l.Readable().Advance(to)

@@ -109,7 +109,12 @@ func (d *Dispatcher) walk(b []byte, to, ownFrom int64) (need int64, err error) {
 		case d.foreign(err):
 			return 0, ErrFileSize.With("offset", d.pos).With("rest_of_file", d.fileEnd(d.pos)-d.pos)
 		case err != nil || kind == message.End:
+			if need, crossing := d.crosses(b, to); need > 0 || crossing != nil {
+				return need, crossing
+			}
 			return d.passBad(to, err)
+		case kind == message.Record && d.tooLong(size):
+			return 0, ErrFileSize.With("offset", d.pos).With("record", size).With("rest_of_file", d.fileEnd(d.pos)-d.pos)
 		case kind == message.Blank:
 			if d.pos+int64(size) != d.fileEnd(d.pos) {
 				if d.o.ForeignFiles {
@@ -132,15 +137,6 @@ func (d *Dispatcher) walk(b []byte, to, ownFrom int64) (need int64, err error) {
 		b = b[size:]
 	}
 	return d.pos + 1, nil
-}
-
-// foreign reports whether err is a filler that does not fill its file, in a log whose file size is only assumed.
-func (d *Dispatcher) foreign(err error) bool {
-	if err == nil || !d.o.ForeignFiles {
-		return false
-	}
-	var bad *message.CorruptError
-	return errors.As(err, &bad) && bad.Field == "blankSize"
 }
 
 // wants returns how many bytes the record at b must have, as far as that can be believed; otherwise what is there.

@@ -132,7 +132,8 @@ func refuse(reason, format string, args ...any) FollowAnswer {
 func misfit(u Upstream, r FollowRequest) (FollowAnswer, bool) {
 	switch {
 	case r.Cluster != u.Cluster || r.BrokerName != u.BrokerName:
-		return refuse(ReasonWrongCluster, "this is %s/%s: check cluster, brokerName and the address of the master", u.Cluster, u.BrokerName), true
+		return refuse(ReasonWrongCluster, "the upstream, node %d, has brokerClusterName %s and brokerName %s, the slave %s and %s: give the slave the upstream's, or the address of its own group's node",
+			u.NodeID, u.Cluster, u.BrokerName, r.Cluster, r.BrokerName), true
 	case r.NodeID == u.NodeID:
 		return refuse(ReasonSameNode, "give each node a brokerId of its own; %d is this node's too", r.NodeID), true
 	case slices.Contains(r.Downstream, u.NodeID), slices.Contains(u.Path, r.NodeID):

@@ -2,6 +2,7 @@ package epoch
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -205,5 +206,16 @@ func TestCopyIgnoresEmptyEpochs(t *testing.T) {
 	if p.Refused || p.Next.Promise != (Promise{3, 3}) || p.Next.Candidate != (Promise{4, 4}) || p.Next.Role != RoleSyncMaster ||
 		!slices.Equal(p.Next.Epochs, u.Lineage.Epochs) {
 		t.Errorf("%+v", p)
+	}
+}
+
+func TestRefusalOfAnotherClusterNamesBothAndTheKeys(t *testing.T) {
+	u, r := testUpstream(), testRequest()
+	u.Cluster, u.BrokerName, r.Cluster, r.BrokerName = "east", "a", "west", "b"
+	a, _ := DecideFollow(u, r)
+	for _, part := range []string{"upstream, node 1, has brokerClusterName east and brokerName a", "slave west and b"} {
+		if !strings.Contains(a.Remedy, part) {
+			t.Errorf("%q does not say %q", a.Remedy, part)
+		}
 	}
 }

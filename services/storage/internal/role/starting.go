@@ -7,6 +7,7 @@ import (
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/services/storage/internal/epoch"
+	"github.com/tandemlog/tandem/services/storage/internal/role/peers"
 	"github.com/tandemlog/tandem/services/storage/internal/role/slave"
 )
 
@@ -19,6 +20,7 @@ func (m *Manager) starting(ctx context.Context) {
 	begun := time.Now()
 	pause := m.o.backoff()
 	diverged := false
+	var told peers.Told
 	for {
 		done, again, err := m.tryOpen(ctx, time.Since(begun) >= m.o.StartWait, diverged)
 		diverged = errdefs.ReasonOf(err) == epoch.ReasonLogDiverges
@@ -27,7 +29,9 @@ func (m *Manager) starting(ctx context.Context) {
 			return
 		case err != nil:
 			m.notOpen(ctx, slave.Reason(err), slave.Remedy(err))
-			m.slog.Warn("opening failed", "error", err)
+			if told.News(err.Error(), time.Now()) {
+				m.slog.Warn("opening failed", "error", err)
+			}
 		case again:
 			pause.Reset()
 			continue
