@@ -268,7 +268,6 @@ func silent(s string) bool {
 
 const (
 	rawPort     = "it looks like a storage's raw port (haListen, 10912 by default): name the gRPC one (listen, 10911)"
-	hungUp      = "the server hung up: " + rawPort + ". If it wants client certificates, set certFile and keyFile to a pair that its CA signed"
 	foreignCert = "the client's certificate is not signed by a CA that the server trusts (the server's caFile): set certFile and keyFile to a pair that is"
 )
 
@@ -277,13 +276,12 @@ func connectionRemedy(s string, t TLS) string {
 	if silent(s) {
 		return "the process there may be stopped or overloaded, or it is no gRPC server"
 	}
-	missing, hangup, preface := "the server wants a client certificate: set certFile and keyFile", hungUp, "if the server speaks TLS, set the TLS settings here too. Else "+rawPort
+	missing, hangup := "the server wants a client certificate: set certFile and keyFile", "if the server speaks TLS, set the TLS settings here too. Else "+rawPort
 	if t.CertFile != "" {
 		missing = foreignCert // it was kept back, as it comes from none of the CAs that the server has named
 	}
 	if t.Enabled() {
 		hangup = "the server hung up, as it does where " + missing + ". Else " + rawPort
-		preface = hangup
 	}
 	for _, r := range []struct{ text, remedy string }{
 		{"connection refused", "check the address and that the service runs"},
@@ -297,7 +295,7 @@ func connectionRemedy(s string, t TLS) string {
 		{"unknown certificate authority", foreignCert},
 		{"x509:", "check caFile and the name that the server's certificate was made for"},
 		{"looked like an HTTP/1.1 header", "it is an HTTP port, such as telemetry.debugListen: name the gRPC one (listen, 10911)"},
-		{"error reading server preface", preface},
+		{"error reading server preface", hangup},
 	} {
 		if strings.Contains(s, r.text) {
 			return r.remedy
