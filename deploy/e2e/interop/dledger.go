@@ -312,7 +312,8 @@ func readAll(ctx context.Context, c *ledger.Client) ([]string, error) {
 	}
 }
 
-// load appends n entries, every third with a key, and kills the leader with -9 half-way.
+// load appends n entries, every third with a key, and kills the leader with -9 half-way. The first append behind that has a key: it
+// may leave on the dead leader's connection, and without one its fate would be unknown.
 func (g *group) load(ctx context.Context, n int) error {
 	plain := g.client.Appender(ledger.AppenderOptions{NoKey: true, Channel: 7})
 	once := g.client.Appender(ledger.AppenderOptions{})
@@ -327,7 +328,7 @@ func (g *group) load(ctx context.Context, n int) error {
 			body[j] = byte(rand.Uint32())
 		}
 		a := plain
-		if i%3 == 0 {
+		if i%3 == 0 || i == n/2 {
 			a = once
 		}
 		if _, err := a.Append(ctx, body); err != nil {
