@@ -141,7 +141,7 @@ func TestPutToARawPort(t *testing.T) {
 	}()
 	for _, how := range []string{"--stream", "--resend", "--number"} {
 		r := ctl(t, ln.Addr().String(), "", "put", "--topic", "t", "--timeout", "10m", how, "x") // the test would time out
-		said := strings.Join(strings.Fields(r.err), " ") // lines are broken anywhere
+		said := strings.Join(strings.Fields(r.err), " ")                                         // lines are broken anywhere
 		if r.code != exitFailed || !strings.Contains(said, "raw port") || strings.Contains(said, "trying again") || strings.Contains(said, "is a storage running there") {
 			t.Errorf("%s: %+v", how, r)
 		}
