@@ -31,7 +31,7 @@ import (
 // offset go back without a reset, and in the end all have the same, with all that was answered as durable.
 func TestRandomSchedules(t *testing.T) {
 	t.Parallel()
-	count := scaled(100, 10000)
+	count := scaled(250, 10000)
 	var all counts
 	for seed := range count {
 		synctest.Test(t, func(t *testing.T) {
