@@ -229,18 +229,23 @@ func TestAppendsOfACutLogAreDropped(t *testing.T) {
 	send := func(index raft.Index) {
 		a.tr.Send([]raft.Message{{Type: raft.Append, From: "a", To: "b", Term: 7, Index: index, LogTerm: 1, Count: 1, Bytes: 52}})
 	}
+	compare := func() {
+		a.tr.Send([]raft.Message{{Type: raft.Compare, From: "a", To: "b", Term: 7, Index: 5, LogTerm: 1}})
+	}
 	send(1)
 	send(2) // ordered before or after the cut
-	for a.tr.Status("b").Dropped == 0 {
-		time.Sleep(time.Millisecond) //nolint:forbidigo // the count has no signal
-	}
-	send(3)
-	send(1 << 30) // not there
-	a.tr.Send([]raft.Message{{Type: raft.Compare, From: "a", To: "b", Term: 7, Index: 5, LogTerm: 1}})
+	compare()
 	m := b.next()
 	if m.Type == raft.Append && m.Index == 2 {
 		m = b.next()
 	}
+	if m.Type != raft.Compare || a.tr.Status("b").Dropped == 0 {
+		t.Fatalf("%+v came after the cut, %+v", m, a.tr.Status("b"))
+	}
+	send(3)
+	send(1 << 30) // not there
+	compare()
+	m = b.next()
 	if m.Type != raft.Append || m.Index != 3 || b.next().Type != raft.Compare {
 		t.Errorf("%+v", m)
 	}
