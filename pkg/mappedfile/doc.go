@@ -19,5 +19,5 @@
 // the two ends, may run side by side. Find, First, Last, Files and the leases may be used by anybody at any time.
 //
 // What this package does not do: it knows no records and no end of data, and it syncs only what it made or cut itself
-// and what SyncRange is asked for.
+// and what SyncRange and Renew are asked for.
 package mappedfile

@@ -480,6 +480,40 @@ func TestFailedSync(t *testing.T) {
 	}
 }
 
+// TestRenew: what a failed sync left is durable only when it was written again, also by the next process.
+func TestRenew(t *testing.T) {
+	for _, mapped := range []bool{false, true} {
+		fsys := memfs.New()
+		q := filled(t, fsys, "/q", options(mapped), 3)
+		for i, f := range q.Files() {
+			_, err := f.WriteAt(bytes.ToUpper(letters(i)), 0)
+			must(t, err)
+		}
+		fsys.SetHook(func(op memfs.Op) memfs.Action {
+			if op.Kind == memfs.KindSync {
+				return memfs.FailBefore(nil)
+			}
+			return memfs.Proceed
+		})
+		for _, f := range q.Files() {
+			mustIs(t, f.Sync(), mappedfile.ErrSync)
+		}
+		fsys.SetHook(nil)
+		must(t, q.Close())
+		q = open(t, fsys, "/q", options(mapped))
+		must(t, q.SyncRange(0, 3*size))
+		must(t, q.Renew(size+5000, 2*size+10))
+		kept := open(t, fsys.CrashClone(memfs.OnlySynced), "/q", options(mapped))
+		for at, want := range map[int64]string{0: "a", size: "b", size + 4096: "B", 2*size - 1: "B", 2 * size: "C", 2*size + 4096: "c"} {
+			if got := content(t, kept.Find(at))[at%size]; string(got) != want {
+				t.Errorf("mapped %v: %c at %d, want %s", mapped, got, at, want)
+			}
+		}
+		must(t, kept.Close())
+		must(t, q.Close())
+	}
+}
+
 func TestLeasesAllocateNothing(t *testing.T) {
 	q := filled(t, memfs.New(), "/q", options(true), 3)
 	if allocs := testing.AllocsPerRun(100, func() {

@@ -241,6 +241,25 @@ func (q *Queue) SyncRange(from, to int64) error {
 	return nil
 }
 
+// Renew is SyncRange where a sync may have failed before, in another process too: such a one leaves pages that count as written
+// and are not on the disk, of which the next sync says nothing. So the bytes of [from, to) are written once more.
+func (q *Queue) Renew(from, to int64) error {
+	buf := make([]byte, 64*chunk)
+	for _, f := range q.Files() {
+		for at, end := max(from, f.start), min(to, f.End()); at < end; {
+			part := buf[:min(int64(len(buf)), end-at)]
+			if _, err := f.ReadAt(part, at-f.start); err != nil {
+				return fmt.Errorf("renew file: %w", err)
+			}
+			if _, err := f.WriteAt(part, at-f.start); err != nil {
+				return fmt.Errorf("renew file: %w", err)
+			}
+			at += int64(len(part))
+		}
+	}
+	return q.SyncRange(from, to)
+}
+
 func (q *Queue) syncDir() error {
 	if err := q.fsys.SyncDir(q.dir); err != nil {
 		return ErrSync.With("folder", filepath.Base(q.dir)).Wrap(err)

@@ -113,3 +113,45 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
+
+func TestSection(t *testing.T) {
+	ours, theirs := issue(t, ca("ours"), nil), issue(t, ca("theirs"), nil)
+	own := issue(t, &x509.Certificate{DNSNames: []string{"node0"}}, ours)
+	good := peercert.Section{CertFile: file(t, own), KeyFile: keyFile(t, own), CAFile: file(t, ours)}
+	for name, c := range map[string]struct {
+		change  func(*peercert.Section)
+		address string
+		field   string // "": it is valid
+	}{
+		"plain text":               {func(s *peercert.Section) { *s = peercert.Section{} }, "node0:1", ""},
+		"all three":                {func(*peercert.Section) {}, "node0:1", ""},
+		"alone, clients' other CA": {func(s *peercert.Section) { s.CAFile = file(t, theirs) }, "", ""},
+		"another CA":               {func(s *peercert.Section) { s.CAFile = file(t, theirs) }, "node0:1", "tls.certFile"},
+		"another host":             {func(*peercert.Section) {}, "node1:1", "tls.certFile"},
+		"another's key":            {func(s *peercert.Section) { s.KeyFile = keyFile(t, ours) }, "", "tls.certFile"},
+		"no key":                   {func(s *peercert.Section) { s.KeyFile = "" }, "", "tls"},
+		"no CA to ask for":         {func(s *peercert.Section) { s.CAFile, s.RequireClientCert = "", true }, "", "tls.caFile"},
+		"a key that is not there":  {func(s *peercert.Section) { s.KeyFile += "x" }, "", "tls.keyFile"},
+		"a CA that is not there":   {func(s *peercert.Section) { s.CAFile += "x" }, "", "tls.caFile"},
+	} {
+		s := good
+		c.change(&s)
+		err := s.Validate(c.address)
+		if e := errdefs.As(err); (err == nil) != (c.field == "") || err != nil && (e == nil || e.Class != errdefs.InvalidArgument || e.Field != c.field) {
+			t.Errorf("%s: %v, want field %q", name, err, c.field)
+		}
+	}
+}
+
+func keyFile(t *testing.T, i *issuer) string {
+	t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(i.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "x.key")
+	if err := os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}

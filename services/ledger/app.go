@@ -22,6 +22,7 @@ import (
 	"github.com/tandemlog/tandem/services/ledger/internal/consensus/raft"
 	"github.com/tandemlog/tandem/services/ledger/internal/entrylog"
 	"github.com/tandemlog/tandem/services/ledger/internal/entrylog/entry"
+	"github.com/tandemlog/tandem/services/ledger/internal/entrylog/meta"
 	"github.com/tandemlog/tandem/services/ledger/internal/node"
 	"github.com/tandemlog/tandem/services/ledger/internal/once"
 	"github.com/tandemlog/tandem/services/ledger/internal/peer"
@@ -93,7 +94,7 @@ const scope = "github.com/tandemlog/tandem/ledger/"
 func (c *Config) logOptions() entrylog.Options {
 	return entrylog.Options{
 		DataFileSize: int64(c.MappedFileSizeForEntryData), IndexFileSize: int64(c.MappedFileSizeForEntryIndex), Async: c.Flush == flushAsync,
-		BootID: bootID(), Verify: c.VerifyOnStart,
+		BootID: bootID(), Verify: c.VerifyOnStart, Owner: &meta.Owner{Group: c.Group, Self: raft.NodeID(c.SelfID), Members: c.ids()},
 	}
 }
 
@@ -163,7 +164,7 @@ func (a *app) openMember() error {
 		return err
 	}
 	a.dialer, err = grpcx.NewDialer(grpcx.ClientOptions{
-		TLS: c.tls(), Log: a.env.Logger, MaxMessage: c.maxMessage(), Providers: a.providers(),
+		TLS: c.TLS.TLS(), Log: a.env.Logger, MaxMessage: c.maxMessage(), Providers: a.providers(),
 		Extra: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: reconnectMin, Multiplier: backoff.DefaultConfig.Multiplier, Jitter: backoff.DefaultConfig.Jitter, MaxDelay: reconnectMax},
 			MinConnectTimeout: max(reconnectMax, c.MinElectionTimeout),
@@ -173,9 +174,11 @@ func (a *app) openMember() error {
 		return err
 	}
 	a.member = newMember(a.log)
+	data, _ := a.log.FileSizes() // what does not fit is refused to the leader, which tells it
 	a.transport, err = peer.New(peer.Options{
 		Group: c.Group, Self: raft.NodeID(c.SelfID), Members: c.members, Dial: a.dialer.Dial, CallTimeout: c.MinElectionTimeout,
-		Refused: a.refused, Log: a.env.Logger, Meter: a.env.MeterProvider.Meter(scope + "peer"),
+		MaxEntry: int(min(entry.MaxSize, data-entry.BlankSize)),
+		Refused:  a.refused, Log: a.env.Logger, Meter: a.env.MeterProvider.Meter(scope + "peer"),
 	}, a.log, a.member)
 	if err != nil {
 		return err
@@ -207,7 +210,7 @@ func (a *app) openServer() error {
 	c := a.cfg
 	var err error
 	a.server, err = grpcx.NewServer(grpcx.ServerOptions{
-		TLS: c.tls(), Log: a.env.Logger, MaxMessage: c.maxMessage(), Providers: a.providers(),
+		TLS: c.TLS.TLS(), Log: a.env.Logger, MaxMessage: c.maxMessage(), Providers: a.providers(),
 		SlowCall: -1, // an append that waits for its group is no news, one a call would flood the log
 	})
 	if err != nil {

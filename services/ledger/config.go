@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/grpcx"
+	"github.com/tandemlog/tandem/pkg/peercert"
 	"github.com/tandemlog/tandem/pkg/service"
 	"github.com/tandemlog/tandem/services/ledger/internal/consensus/raft"
 	"github.com/tandemlog/tandem/services/ledger/internal/entrylog/entry"
@@ -65,19 +65,11 @@ type Config struct {
 	IdempotenceWindow int `yaml:"idempotenceWindow"`
 
 	// gRPC.
-	TLS TLS `yaml:"tls"`
+	TLS peercert.Section `yaml:"tls"`
 	// Largest reply.
 	MaxReplySize service.Size `yaml:"maxReplySize"`
 
 	members map[raft.NodeID]string // Peers, taken apart by Validate
-}
-
-// TLS of the gRPC port and of calls to other members.
-type TLS struct {
-	CertFile          string `yaml:"certFile"`
-	KeyFile           string `yaml:"keyFile"`
-	CAFile            string `yaml:"caFile"`
-	RequireClientCert bool   `yaml:"requireClientCert"`
 }
 
 const (
@@ -306,29 +298,11 @@ func (c *Config) maxMessage() int {
 	return int(max(c.MaxBatchSize+requestRoom, c.MaxReplySize, grpcx.DefaultMaxMessage))
 }
 
-// checkTLS checks that the files go together and can be read.
+// checkTLS checks that the files go together, and that the other members will take the certificate.
 func (c *Config) checkTLS() error {
-	if err := c.tls().Validate(true); err != nil {
-		if e := errdefs.As(err); e != nil && e.Field != "" && !strings.HasPrefix(e.Field, "tls.") {
-			return e.WithField("tls." + e.Field)
-		}
-		return err
+	own := ""
+	if len(c.members) > 1 {
+		own = c.members[raft.NodeID(c.SelfID)]
 	}
-	for _, file := range []struct{ key, name string }{
-		{"tls.certFile", c.TLS.CertFile}, {"tls.keyFile", c.TLS.KeyFile}, {"tls.caFile", c.TLS.CAFile},
-	} {
-		if file.name == "" {
-			continue
-		}
-		f, err := os.Open(file.name)
-		if err != nil {
-			return errdefs.Invalid(file.key, "%v", err)
-		}
-		_ = f.Close() // nothing was written
-	}
-	return nil
-}
-
-func (c *Config) tls() grpcx.TLS {
-	return grpcx.TLS{CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile, CAFile: c.TLS.CAFile, RequireClientCert: c.TLS.RequireClientCert}
+	return c.TLS.Validate(own)
 }

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net"
 	"os"
@@ -23,6 +24,7 @@ import (
 
 	ledgerv1 "github.com/tandemlog/tandem/gen/tandem/ledger/v1"
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/peercert"
 	"github.com/tandemlog/tandem/pkg/service"
 	"github.com/tandemlog/tandem/pkg/testkit"
 	"github.com/tandemlog/tandem/pkg/vfs"
@@ -154,7 +156,7 @@ func TestPeersNameThisNode(t *testing.T) {
 // TestBootstrapCommand: once, on an empty folder.
 func TestBootstrapCommand(t *testing.T) {
 	s := newGroup(t, 1)[0].bootstrap()
-	if err := runBootstrap(s.fs, s.cfg, nil, s.log); errdefs.ReasonOf(err) != "NOT_EMPTY" {
+	if err := s.tryBootstrap(); errdefs.ReasonOf(err) != "NOT_EMPTY" {
 		t.Errorf("the second time: %v", err)
 	}
 	if err := runBootstrap(s.fs, s.cfg, []string{"x"}, s.log); errdefs.ClassOf(err) != errdefs.InvalidArgument {
@@ -204,7 +206,7 @@ func TestMutualTLS(t *testing.T) {
 	dir := t.TempDir()
 	cert := selfSigned(t, dir)
 	g := newGroup(t, 3, func(c *Config) {
-		c.TLS = TLS{CertFile: dir + "/crt", KeyFile: dir + "/key", CAFile: dir + "/crt", RequireClientCert: true}
+		c.TLS = peercert.Section{CertFile: dir + "/crt", KeyFile: dir + "/key", CAFile: dir + "/crt", RequireClientCert: true}
 	})
 	pool := x509.NewCertPool()
 	pem, err := os.ReadFile(dir + "/crt")
@@ -229,6 +231,40 @@ func TestMutualTLS(t *testing.T) {
 	for _, s := range g {
 		if got := s.bodies(last); len(got) != 1 {
 			t.Errorf("%v", got)
+		}
+	}
+}
+
+// TestCertificateOfAnotherCA: what the other members would not take is refused before the start, with the key and what to do.
+func TestCertificateOfAnotherCA(t *testing.T) {
+	t.Parallel()
+	ours, others := t.TempDir(), t.TempDir()
+	selfSigned(t, ours)
+	selfSigned(t, others)
+	config := func(change func(*Config)) *Config {
+		c := defaultConfig()
+		c.Peers = []string{"n0-127.0.0.1:20911", "n1-127.0.0.1:20921", "n2-127.0.0.1:20931"}
+		c.TLS = peercert.Section{CertFile: ours + "/crt", KeyFile: ours + "/key", CAFile: ours + "/crt"}
+		change(c)
+		return c
+	}
+	if err := config(func(*Config) {}).Validate(); err != nil {
+		t.Error(err)
+	}
+	if err := config(func(c *Config) { c.Peers, c.TLS.CAFile = nil, others+"/crt" }).Validate(); err != nil {
+		t.Errorf("alone, for clients of another CA: %v", err)
+	}
+	for name, tc := range map[string]struct {
+		change func(*Config)
+		want   error // nil: any
+	}{
+		"another CA":   {func(c *Config) { c.TLS.CAFile = others + "/crt" }, peercert.ErrUntrusted},
+		"another host": {func(c *Config) { c.Peers[0] = "n0-localhost:20911" }, peercert.ErrName},
+		"another key":  {func(c *Config) { c.TLS.KeyFile = others + "/key" }, nil},
+	} {
+		err := config(tc.change).Validate()
+		if e := errdefs.As(err); e == nil || e.Class != errdefs.InvalidArgument || e.Field != "tls.certFile" || tc.want != nil && (!errors.Is(err, tc.want) || e.Remedy == "") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -146,10 +146,15 @@ func (s *seat) onDisk() *seat {
 // bootstrap makes the node a voter, as `ledger bootstrap` does.
 func (s *seat) bootstrap() *seat {
 	s.t.Helper()
-	if err := runBootstrap(s.fs, s.cfg, nil, s.log); err != nil {
+	if err := s.tryBootstrap(); err != nil {
 		s.t.Fatal(err)
 	}
 	return s
+}
+
+func (s *seat) tryBootstrap() error {
+	cfg := *s.cfg
+	return errors.Join(cfg.Validate(), runBootstrap(s.fs, &cfg, nil, s.log))
 }
 
 // startAll starts a bootstrapped group.

@@ -26,6 +26,8 @@ import (
 var (
 	errGroupExists = errdefs.New(errdefs.FailedPrecondition, "GROUP_EXISTS", "a member has taken part in a group already; nothing was changed").
 			WithRemedy("a node that lost its disk needs no bootstrap: start it, it catches up from the others")
+	errWrongMember = errdefs.New(errdefs.FailedPrecondition, "WRONG_MEMBER", "another node answers at the address of a member; nothing was changed").
+			WithRemedy("compare selfId and group there with `peers` here")
 	errNoTarget = errdefs.New(errdefs.FailedPrecondition, "NO_TARGET", "no other member could take over now")
 )
 
@@ -92,7 +94,7 @@ func (a *app) Bootstrap(ctx context.Context, all bool) ([]raft.NodeID, error) {
 	for _, id := range a.cfg.ids() {
 		ids = append(ids, string(id))
 	}
-	made, err := a.everyOther(ctx, func(ctx context.Context, client ledgerv1.LedgerAdminServiceClient) error {
+	made, err := a.everyOther(ctx, func(ctx context.Context, _ raft.NodeID, client ledgerv1.LedgerAdminServiceClient) error {
 		_, err := client.Bootstrap(ctx, &ledgerv1.BootstrapRequest{Members: ids, NodeOnly: true})
 		return err
 	})
@@ -112,13 +114,16 @@ func (a *app) Bootstrap(ctx context.Context, all bool) ([]raft.NodeID, error) {
 // isNotEmpty: the first members of a new group were faster. This one catches up, as one does that was added empty.
 func isNotEmpty(err error) bool { return errdefs.ReasonOf(err) == entrylog.ErrNotEmpty.Reason }
 
-// allEmpty asks all members whether they hold anything.
+// allEmpty asks all members whether they are who they should be and hold anything.
 func (a *app) allEmpty(ctx context.Context) error {
 	if s := a.member.Soft(); s.Term != 0 || a.log.Last() != raft.NoIndex {
 		return errGroupExists.With("member", a.cfg.SelfID).With("term", s.Term).With("last", a.log.Last())
 	}
-	_, err := a.everyOther(ctx, func(ctx context.Context, client ledgerv1.LedgerAdminServiceClient) error {
+	_, err := a.everyOther(ctx, func(ctx context.Context, id raft.NodeID, client ledgerv1.LedgerAdminServiceClient) error {
 		st, err := client.Status(ctx, &ledgerv1.StatusRequest{})
+		if err == nil && (st.GetId() != string(id) || st.GetGroup() != a.cfg.Group) {
+			return errWrongMember.With("got", st.GetId()).With("got_group", st.GetGroup())
+		}
 		if err == nil && (st.GetTerm() != 0 || st.GetLastIndex() != int64(raft.NoIndex)) {
 			err = errGroupExists.With("member", st.GetId()).With("term", st.GetTerm()).With("last", st.GetLastIndex())
 		}
@@ -128,7 +133,7 @@ func (a *app) allEmpty(ctx context.Context) error {
 }
 
 // everyOther calls do for each other member at the same time and returns those for which it succeeded.
-func (a *app) everyOther(ctx context.Context, do func(context.Context, ledgerv1.LedgerAdminServiceClient) error) ([]raft.NodeID, error) {
+func (a *app) everyOther(ctx context.Context, do func(context.Context, raft.NodeID, ledgerv1.LedgerAdminServiceClient) error) ([]raft.NodeID, error) {
 	var mu sync.Mutex
 	var done []raft.NodeID
 	failed := map[raft.NodeID]error{}
@@ -138,7 +143,7 @@ func (a *app) everyOther(ctx context.Context, do func(context.Context, ledgerv1.
 			continue
 		}
 		wg.Go(func() {
-			err := a.dial(addr, func(conn *grpc.ClientConn) error { return do(ctx, ledgerv1.NewLedgerAdminServiceClient(conn)) })
+			err := a.dial(addr, func(conn *grpc.ClientConn) error { return do(ctx, id, ledgerv1.NewLedgerAdminServiceClient(conn)) })
 			mu.Lock()
 			defer mu.Unlock()
 			switch {

@@ -54,7 +54,7 @@ type file struct {
 
 	maps  int           // open mappings
 	arena []byte        // the memory of the first pages while mapped
-	lost  map[int]*page // mapped pages as a failed sync left them: clean, but not durable
+	lost  map[int]*page // pages as a failed sync left them: clean, but not durable
 }
 
 func newFile() *file { return &file{mod: time.Now(), dirtyFrom: math.MaxInt} }
@@ -67,8 +67,9 @@ func (f *file) info(name string) vfs.Info {
 
 func (f *file) mapped(i int) bool { return i < len(f.arena)/pageSize }
 
-// own returns page i ready to be written in place.
+// own returns page i ready to be written in place, which makes it dirty, whatever is written.
 func (f *file) own(i int) *page {
+	delete(f.lost, i)
 	if f.owned.has(i) {
 		return f.live.pages[i]
 	}
@@ -101,7 +102,7 @@ func (f *file) writable(off, n int64) bool {
 		return false
 	}
 	for i := int(off / pageSize); i < pagesFor(off+n); i++ {
-		if !f.owned.has(i) || !f.live.reserved.has(i) {
+		if _, lost := f.lost[i]; lost || !f.owned.has(i) || !f.live.reserved.has(i) {
 			return false
 		}
 	}
@@ -276,11 +277,9 @@ func (f *file) syncFailed() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.eachDirty(f.owned.unset)
-	for i := range len(f.arena) / pageSize {
-		if p := f.live.pages[i]; !same(p, f.synced.page(i)) {
-			if f.lost == nil {
-				f.lost = map[int]*page{}
-			}
+	f.lost = map[int]*page{}
+	for i, p := range f.live.pages {
+		if !same(p, f.synced.page(i)) {
 			f.lost[i] = snapshot(p)
 		}
 	}
@@ -379,7 +378,7 @@ func (f *file) unmap() {
 	for i := range f.arena {
 		f.arena[i] = spoiled
 	}
-	f.arena, f.lost = nil, nil
+	f.arena = nil
 	slices.Sort(f.dirty)
 	f.dirty = slices.Compact(f.dirty)
 }

@@ -300,6 +300,18 @@ func TestASyncThatFailedIsNotMadeGoodByAnother(t *testing.T) {
 		if now := read(t, f, "a"); now[:4] != "lost" {
 			t.Errorf("mapped %v: the bytes are gone for readers too: %q", mapped, now[:4])
 		}
+		again, err := a.Map(3*4096, false) // as the next process does
+		must(t, err)
+		must(t, a.Sync())
+		if got := read(t, f.CrashClone(memfs.OnlySynced), "a"); got[:4] != "\x00\x00\x00\x00" {
+			t.Errorf("mapped %v: a look at the page made it durable: %q", mapped, got[:4])
+		}
+		write(t, a, 0, "lost")
+		must(t, a.Sync())
+		if got := read(t, f.CrashClone(memfs.OnlySynced), "a"); got[:4] != "lost" {
+			t.Errorf("mapped %v: what was written again is not durable: %q", mapped, got[:4])
+		}
+		must(t, again.Close())
 	}
 }
 

@@ -324,9 +324,12 @@ type HeartbeatResponse struct {
 	Round    uint64                 `protobuf:"varint,2,opt,name=round,proto3" json:"round,omitempty"`
 	Sent     int64                  `protobuf:"varint,3,opt,name=sent,proto3" json:"sent,omitempty"`
 	// Last entry and commit index of the follower; -1: none.
-	End           int64  `protobuf:"varint,4,opt,name=end,proto3" json:"end,omitempty"`
-	Commit        int64  `protobuf:"varint,5,opt,name=commit,proto3" json:"commit,omitempty"`
-	Refused       Reason `protobuf:"varint,6,opt,name=refused,proto3,enum=tandem.ledger.v1.Reason" json:"refused,omitempty"`
+	End     int64  `protobuf:"varint,4,opt,name=end,proto3" json:"end,omitempty"`
+	Commit  int64  `protobuf:"varint,5,opt,name=commit,proto3" json:"commit,omitempty"`
+	Refused Reason `protobuf:"varint,6,opt,name=refused,proto3,enum=tandem.ledger.v1.Reason" json:"refused,omitempty"`
+	// For how long after the heartbeat the follower hears no other candidate, milliseconds: the leader's lease rests on it.
+	// 0: nothing is said.
+	Silence       int64 `protobuf:"varint,7,opt,name=silence,proto3" json:"silence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -401,6 +404,13 @@ func (x *HeartbeatResponse) GetRefused() Reason {
 		return x.Refused
 	}
 	return Reason_REASON_UNSPECIFIED
+}
+
+func (x *HeartbeatResponse) GetSilence() int64 {
+	if x != nil {
+		return x.Silence
+	}
+	return 0
 }
 
 type ReadIndexRequest struct {
@@ -883,14 +893,15 @@ const file_tandem_ledger_v1_election_service_proto_rawDesc = "" +
 	"\x10HeartbeatRequest\x126\n" +
 	"\benvelope\x18\x01 \x01(\v2\x1a.tandem.ledger.v1.EnvelopeR\benvelope\x12\x14\n" +
 	"\x05round\x18\x02 \x01(\x04R\x05round\x12\x12\n" +
-	"\x04sent\x18\x03 \x01(\x03R\x04sent\"\xd3\x01\n" +
+	"\x04sent\x18\x03 \x01(\x03R\x04sent\"\xed\x01\n" +
 	"\x11HeartbeatResponse\x126\n" +
 	"\benvelope\x18\x01 \x01(\v2\x1a.tandem.ledger.v1.EnvelopeR\benvelope\x12\x14\n" +
 	"\x05round\x18\x02 \x01(\x04R\x05round\x12\x12\n" +
 	"\x04sent\x18\x03 \x01(\x03R\x04sent\x12\x10\n" +
 	"\x03end\x18\x04 \x01(\x03R\x03end\x12\x16\n" +
 	"\x06commit\x18\x05 \x01(\x03R\x06commit\x122\n" +
-	"\arefused\x18\x06 \x01(\x0e2\x18.tandem.ledger.v1.ReasonR\arefused\"y\n" +
+	"\arefused\x18\x06 \x01(\x0e2\x18.tandem.ledger.v1.ReasonR\arefused\x12\x18\n" +
+	"\asilence\x18\a \x01(\x03R\asilence\"y\n" +
 	"\x10ReadIndexRequest\x126\n" +
 	"\benvelope\x18\x01 \x01(\v2\x1a.tandem.ledger.v1.EnvelopeR\benvelope\x12\x17\n" +
 	"\aread_id\x18\x02 \x01(\x04R\x06readId\x12\x14\n" +

@@ -251,7 +251,7 @@ type PromiseResponse struct {
 	EndOffset int64 `protobuf:"varint,5,opt,name=end_offset,json=endOffset,proto3" json:"end_offset,omitempty"`
 	// First offset of the peer's log, bytes.
 	FirstOffset int64 `protobuf:"varint,6,opt,name=first_offset,json=firstOffset,proto3" json:"first_offset,omitempty"`
-	// Whether the peer lacks nothing that it once reported (design: whole node).
+	// Whether the peer lacks nothing that it once reported; only such a node counts towards N - required.
 	Whole bool `protobuf:"varint,7,opt,name=whole,proto3" json:"whole,omitempty"`
 	// Whether this call's promise was made; false when a higher one stands.
 	Promised bool `protobuf:"varint,8,opt,name=promised,proto3" json:"promised,omitempty"`

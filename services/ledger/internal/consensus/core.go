@@ -123,7 +123,7 @@ func (c *Core) step(m *raft.Message) raft.Reason {
 	case raft.Commit:
 		return c.onCommit(m)
 	case raft.Heartbeat:
-		c.answer(m, raft.Message{End: c.log.Last, Commit: c.committed})
+		c.answer(m, raft.Message{End: c.log.Last, Commit: c.committed, Silence: c.cfg.ElectionMin})
 		return raft.OK
 	case raft.TakeLeadership:
 		return c.onTakeLeadership()

@@ -219,6 +219,30 @@ func TestReads(t *testing.T) {
 	f.want("index", f.reads[0], ReadState{ID: 3, Index: l.committed})
 }
 
+// TestLeaseOfTheShortestSilence: members may be configured with other times, such as while an operator changes them node by node. A
+// lease lasts as long as those who grant it are silent, not as long as the leader would be.
+func TestLeaseOfTheShortestSilence(t *testing.T) {
+	c := newCluster(t, 3)
+	slow := c.nodes["a"]
+	slow.cfg.ElectionMin, slow.cfg.ElectionMax, slow.cfg.LeaseMargin = 300, 400, 60
+	slow.start()
+	old := c.elect("a")
+	old.c.Read(old.now, 1)
+	old.work()
+	old.want("read under the lease", len(old.reads), 1)
+	c.isolate("a", true)
+	c.pass(220)
+	l := c.leader()
+	if l == old || old.c.role != Leader {
+		t.Fatalf("%s leads, the old leader is a %v", l.cfg.ID, old.c.role)
+	}
+	l.propose(1)
+	c.deliver()
+	old.c.Read(old.now, 2)
+	old.work()
+	old.want("read on the leader that was replaced", len(old.reads), 1)
+}
+
 func TestDriverMistakesPanic(t *testing.T) {
 	for name, do := range map[string]func(*Core){
 		"Advance without Ready":     func(c *Core) { c.Advance() },

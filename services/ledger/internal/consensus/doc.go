@@ -56,7 +56,7 @@
 //	transfer, with a limit to the lag            thesis 3.10     5.4                               transfer.go
 //
 // TakeLeadership may arrive late and breaks the silence leases rest on, so a leader that has sent it uses no lease for the rest
-// of its term. A node owes silence for ElectionMin after its start too, for it may have promised it.
+// of its term. A node owes silence for ElectionMin after its start too, for it may have promised it; its answers tell how long.
 //
 // # Wiped nodes
 //

@@ -29,7 +29,7 @@ func (d *member) leaseAt() int64 { return int64(d.Lease) }
 func (c *Core) leaderView() *push.View {
 	v := &c.view
 	v.Self, v.Term, v.Now, v.Log, v.Committed = c.cfg.ID, c.hard.Term, c.now, &c.log, c.committed
-	v.Limits, v.Store, v.Stable, v.Pending = &c.cfg.Limits, c.store, c.out.stable, c.out.pending
+	v.Limits, v.Silence, v.Store, v.Stable, v.Pending = &c.cfg.Limits, c.cfg.ElectionMin, c.store, c.out.stable, c.out.pending
 	v.HintUnverified, v.CommitUnverified = c.faults.hintUnverified, c.faults.commitUnverified
 	return v
 }

@@ -145,9 +145,6 @@ func (l *Log) Reserve(entries int, bytes int64) error {
 	return l.ensureUnits(l.end.Index+1, entries)
 }
 
-// slack is for the records that close files.
-const slack = 4 << 10
-
 // write puts the entries down, the first at offset at, and moves the end.
 func (l *Log) write(entries []raft.Entry, at int64) error {
 	before := l.end

@@ -1,6 +1,7 @@
 package entrylog
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/tandemlog/tandem/pkg/mappedfile"
@@ -52,21 +53,24 @@ func (l *Log) survive(err error) error {
 }
 
 // begin notes, before the first change, who has the log; mu is held. What was found in a folder from DLedger becomes
-// Tandem's.
+// Tandem's. In Tandem's own a vote that Open took is gone for good before the note goes by which it was judged.
 func (l *Log) begin() error {
 	if l.inUse {
 		return nil
 	}
 	k := l.known
-	k.Open = &meta.Session{BootID: l.o.BootID, Async: l.o.Async}
-	if err := l.saveLog(k); err != nil {
-		return err
+	k.Open, k.Owner = &meta.Session{BootID: l.o.BootID, Async: l.o.Async}, cmp.Or(l.o.Owner, k.Owner)
+	log, hard := func() error { return l.saveLog(k) }, func() error { return l.survive(l.saveHard(l.hard)) }
+	first, then := log, hard
+	if l.found {
+		first, then = hard, log
 	}
-	if err := l.saveHard(l.hard); err != nil {
-		return l.survive(err)
+	err := first()
+	if err == nil {
+		err = then()
 	}
-	l.inUse = true
-	return nil
+	l.inUse = err == nil
+	return err
 }
 
 func (l *Log) saveLog(k meta.Log) error {
@@ -129,7 +133,7 @@ func (l *Log) checkpoint(k meta.Log, mark meta.Point, committed raft.Index) erro
 }
 
 // Close makes everything durable, leaves the folder as DLedger would, and releases it. A log that failed is only released:
-// the next Open recovers it.
+// the next Open recovers it, and where acknowledged entries may be gone takes the vote.
 func (l *Log) Close() error {
 	if l.closed.Load() {
 		return ErrClosed
@@ -142,6 +146,9 @@ func (l *Log) Close() error {
 func (l *Log) finish() error {
 	l.keepMu.Lock()
 	defer l.keepMu.Unlock()
+	if l.Err() != nil && l.inUse && l.o.Async {
+		meta.Distrust(l.fsys, l.root, l.known)
+	}
 	if l.Err() != nil || !l.inUse {
 		return nil
 	}

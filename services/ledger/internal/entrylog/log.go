@@ -24,6 +24,7 @@ const (
 	newData   = meta.Dir + "/data.new"
 	newIndex  = meta.Dir + "/index.new"
 	minFile   = 4 << 10
+	slack     = 4 << 10 // of a reservation, for the records that close files
 	maxOffset = 1 << 62
 
 	defaultDataSize  = 1 << 30
@@ -41,6 +42,8 @@ type Options struct {
 	Async bool
 	// BootID tells this run of the machine from others. Empty: every crash counts as one of the machine.
 	BootID string
+	// Owner is who takes the folder; meta.ErrOwner where it is another's. nil: whoever had it last, for tests.
+	Owner *meta.Owner
 	// MaxEntry bounds an entry, header included, bytes (4 MiB, which is also the most).
 	MaxEntry int
 	// Verify reads the whole log at Open, not only what was written since the last checkpoint.
@@ -82,6 +85,7 @@ type Log struct {
 	synced meta.Point // durable up to here
 	known  meta.Log   // as in tandem/log
 	inUse  bool       // known.Open stands in tandem/log
+	found  bool       // tandem/log was there at Open
 	hard   raft.HardState
 
 	commitMu  sync.Mutex

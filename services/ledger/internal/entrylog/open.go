@@ -57,10 +57,9 @@ const maxFile = 1<<31 - entry.UnitSize
 // opening is a Log that is not there yet.
 type opening struct {
 	*Log
-	r        *Recovery
-	logFound bool
-	javaEnd  meta.Checkpoint // what DLedger noted last, in a folder that is its own
-	dirty    bool            // known is not what tandem/log holds
+	r       *Recovery
+	javaEnd meta.Checkpoint // what DLedger noted last, in a folder that is its own
+	dirty   bool            // known is not what tandem/log holds
 }
 
 func (n *opening) release() error {
@@ -99,11 +98,11 @@ func (n *opening) load() error {
 	if err != nil {
 		return err
 	}
-	n.known, n.logFound, err = meta.ReadLog(n.fsys, n.root)
+	n.known, n.found, err = meta.ReadLogOf(n.fsys, n.root, n.o.Owner)
 	if err != nil {
 		return err
 	}
-	if hardFound && !n.logFound { // it is the first to be written
+	if hardFound && !n.found { // it is the first to be written
 		return durable.ErrCorrupt.With("file", meta.LogFile).WithMsg("the file is gone").WithRemedy(meta.Remedy)
 	}
 	term, termFound, err := meta.ReadTerm(n.fsys, n.root)
@@ -120,7 +119,7 @@ func (n *opening) load() error {
 	case hardFound && termFound && term.Term == hard.Term && hard.Vote == "" && hard.Voter:
 		hard.Vote = term.Vote
 	case hardFound:
-	case n.logFound:
+	case n.found:
 		hard = raft.HardState{Term: term.Term}
 		n.r.NoVote = "what the node has promised is gone (tandem/hard)"
 	case termFound:
@@ -129,7 +128,7 @@ func (n *opening) load() error {
 	}
 	n.hard = hard
 	n.javaEnd = meta.Checkpoint{Committed: raft.NoIndex, End: raft.NoIndex}
-	if n.logFound {
+	if n.found {
 		return nil
 	}
 	n.known = meta.Fresh()
@@ -221,14 +220,14 @@ func (n *opening) resume() error {
 // judgeVote takes the vote from a node that may have forgotten what it promised.
 func (n *opening) judgeVote() {
 	s := n.known.Open
-	n.r.Clean = n.logFound && s == nil
+	n.r.Clean = n.found && s == nil
 	lost := ""
 	switch {
 	case n.end.Term > n.hard.Term:
 		lost = "entries of a later term than the vote file"
 		n.hard.Term, n.hard.Vote = n.end.Term, ""
 	case s != nil && s.Async && (s.BootID == "" || s.BootID != n.o.BootID):
-		lost = "the machine went down while entries were acknowledged before they were durable"
+		lost = "the machine or its disk failed while entries were acknowledged before they were durable"
 	case n.javaEnd.End > n.end.Index:
 		lost = "entries that DLedger had are gone"
 	}

@@ -58,7 +58,7 @@ func (n *opening) recover() error {
 
 // endsAt reports whether the log was closed with its end at p, and nobody wrote to it since.
 func (n *opening) endsAt(p meta.Point) bool {
-	if n.known.Open != nil || !n.logFound {
+	if n.known.Open != nil || !n.found {
 		return false
 	}
 	f := n.data.Find(p.Pos)
@@ -78,7 +78,7 @@ func (n *opening) findBase() error {
 		return ErrDamaged.With("index", n.known.Base.Index+1).With("missing", mappedfile.Name(max(0, n.known.Base.Pos)))
 	case f == nil || f.Start() <= n.known.Base.Pos || n.known.Base.Pos < 0:
 		return nil
-	case n.logFound && !n.r.Java:
+	case n.found && !n.r.Java:
 		return ErrDamaged.With("index", n.known.Base.Index+1).With("missing", mappedfile.Name(n.known.Base.Pos))
 	}
 	h, err := entry.Read(f.Bytes())
@@ -155,13 +155,21 @@ func (n *opening) clearBehind(behind bool) error {
 	return nil
 }
 
-// syncAll makes durable what was read: the node will answer for it.
+// syncAll makes durable what was read: the node will answer for it. What is behind the mark of somebody who did not close the
+// log may be what a failed sync left.
 func (n *opening) syncAll(from meta.Point) error {
 	err := n.data.SyncRange(from.Pos, n.end.Pos)
 	if err == nil {
 		err = n.idx.SyncRange(int64(from.Index+1)*entry.UnitSize, int64(n.end.Index+1)*entry.UnitSize)
 	}
-	return err
+	if err != nil || n.known.Open == nil {
+		return err
+	}
+	mark := n.known.Mark
+	if err := n.data.Renew(mark.Pos, n.end.Pos); err != nil {
+		return err
+	}
+	return n.idx.Renew(int64(mark.Index+1)*entry.UnitSize, int64(n.end.Index+1)*entry.UnitSize)
 }
 
 // unitWriter puts right the units of the entries that are walked.

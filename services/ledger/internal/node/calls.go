@@ -101,8 +101,19 @@ func (n *Node) ended(ctx context.Context, c *call, err error) error {
 }
 
 // Read returns an index: a reader that looks at the entries up to it sees everything that was acknowledged by anybody
-// before the call. They are committed here when it returns. Leaders and followers may be asked.
+// before the call. They are committed here when it returns. Leaders and followers may be asked. ErrReadLost after ReadTimeout,
+// whatever it waits for: a leader, the node itself, or entries that do not come or find no room.
 func (n *Node) Read(ctx context.Context) (raft.Index, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, n.o.ReadTimeout, ErrReadLost)
+	defer cancel()
+	index, err := n.readIndex(ctx)
+	if errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), ErrReadLost) {
+		err = ErrReadLost
+	}
+	return index, err
+}
+
+func (n *Node) readIndex(ctx context.Context) (raft.Index, error) {
 	c := n.newCall(callRead)
 	if err := n.do(ctx, c); err != nil {
 		return raft.NoIndex, n.ended(ctx, c, err)

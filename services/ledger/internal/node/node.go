@@ -62,7 +62,7 @@ type Options struct {
 	// RetryFull is how long the node waits for space on a full disk before it tries again, and the first pause between two
 	// tries to hand leadership over for want of it (1 s).
 	RetryFull time.Duration
-	// ReadTimeout ends reads whose confirmation was lost (5 s).
+	// ReadTimeout ends reads whose confirmation, or what they must see, does not come (5 s).
 	ReadTimeout time.Duration
 	// MaxMessages bounds each lane of messages (4096), MaxPushBytes what the pushes carry together (16 MiB), MaxCalls the
 	// calls (16 Ki) that wait for the next round.

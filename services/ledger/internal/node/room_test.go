@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -125,5 +126,41 @@ func TestT12_AllDisksFull(t *testing.T) {
 		if s := leader.status(); s.Term != before.Term || s.NoSpace != nil {
 			t.Errorf("%+v", s)
 		}
+	})
+}
+
+// TestReadsEnd: a node that cannot take the entries a read must see, or that has fallen silent, says so in time, also to a caller who
+// would wait for ever.
+func TestReadsEnd(t *testing.T) {
+	bubble(t, 3, func(o *node.Options) { o.RetryFull = time.Minute }, func(t *testing.T, c *cluster) {
+		c.settle(c.put("x"))
+		follower := c.follower()
+		read := func(why string) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			began := time.Now()
+			_, err := follower.node.Read(ctx)
+			if took := time.Since(began); !errors.Is(err, node.ErrReadLost) || took > 10*time.Second {
+				t.Errorf("%s: %v after %v", why, err, took)
+			}
+		}
+		follower.crowd()
+		for range 5 {
+			c.put(big)
+		}
+		read("behind")
+		follower.fsys.SetQuota(1)
+		leader := c.leader()
+		c.isolate(leader.id, true) // there is a term to be saved
+		pass(10 * time.Second)
+		if follower.status().DiskFull == nil {
+			t.Fatal("the node does not wait for space")
+		}
+		read("silent")
+		follower.fsys.SetQuota(0)
+		pass(2 * time.Minute)
+		c.isolate(leader.id, false)
+		c.settle(c.put("y"))
 	})
 }

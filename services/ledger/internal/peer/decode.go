@@ -134,7 +134,8 @@ func (d *decoder) append(r *ledgerv1.PushServiceAppendRequest) (raft.Message, er
 	}
 	for i := range m.Entries {
 		if m.Entries[i].Size > d.maxEntry {
-			return m, ErrBadBatch.WithField("entries.size").With("index", m.Entries[i].Index).With("size", m.Entries[i].Size).With("limit", d.maxEntry)
+			return m, ErrBadBatch.WithField("entries.size").With("index", m.Entries[i].Index).With("size", m.Entries[i].Size).With("limit", d.maxEntry).
+				WithRemedy("give this node data files as large as the others': mappedFileSizeForEntryData, with an empty folder")
 		}
 	}
 	return m, nil
@@ -204,7 +205,10 @@ func (d *decoder) heartbeat(r *ledgerv1.HeartbeatRequest) (raft.Message, error) 
 
 func (d *decoder) heartbeatAnswer(r *ledgerv1.HeartbeatResponse) (raft.Message, error) {
 	m, err := d.voteAnswer(raft.HeartbeatAnswer, r.GetEnvelope(), r.GetRefused())
-	m.Round, m.Sent = r.GetRound(), raft.Ticks(r.GetSent())
+	m.Round, m.Sent, m.Silence = r.GetRound(), raft.Ticks(r.GetSent()), raft.Ticks(r.GetSilence())
+	if err == nil && m.Silence < 0 {
+		err = ErrBadMessage.WithField("silence").With("silence", r.GetSilence())
+	}
 	if err == nil {
 		err = d.ends(&m, r.GetEnd(), r.GetCommit())
 	}

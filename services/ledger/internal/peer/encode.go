@@ -69,7 +69,7 @@ func heartbeatOf(group string, m *raft.Message) *ledgerv1.HeartbeatRequest {
 func heartbeatAnswerOf(group string, m *raft.Message) *ledgerv1.HeartbeatResponse {
 	return &ledgerv1.HeartbeatResponse{
 		Envelope: envelopeOf(group, m), Round: m.Round, Sent: int64(m.Sent), End: int64(m.End), Commit: int64(m.Commit),
-		Refused: ledgerv1.Reason(m.Refused),
+		Refused: ledgerv1.Reason(m.Refused), Silence: int64(m.Silence),
 	}
 }
 

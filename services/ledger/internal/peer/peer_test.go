@@ -161,7 +161,7 @@ func TestEveryMessageArrives(t *testing.T) {
 		case raft.Compare, raft.Truncate, raft.Append, raft.Commit:
 			reply.Seq, reply.Index, reply.LogTerm, reply.End, reply.Commit, reply.Nonce = m.Seq, 3, 9, 5, -1, 77
 		case raft.Heartbeat:
-			reply.End, reply.Commit = 5, 4
+			reply.End, reply.Commit, reply.Silence = 5, 4, 1500
 		case raft.ReadIndex:
 			reply.Index, reply.Nonce = 3, m.Nonce
 		case raft.Rejoin:
@@ -212,7 +212,7 @@ func same(a, b raft.Message) bool {
 	a.Entries, b.Entries = nil, nil
 	return a.Type == b.Type && a.From == b.From && a.To == b.To && a.Term == b.Term && a.Index == b.Index && a.LogTerm == b.LogTerm &&
 		a.Commit == b.Commit && a.End == b.End && a.Seq == b.Seq && a.Round == b.Round && a.Sent == b.Sent && a.Nonce == b.Nonce &&
-		a.ReadID == b.ReadID && a.Refused == b.Refused && a.Force == b.Force && a.Reset == b.Reset && a.Leads == b.Leads && a.Learner == b.Learner
+		a.Silence == b.Silence && a.ReadID == b.ReadID && a.Refused == b.Refused && a.Force == b.Force && a.Reset == b.Reset && a.Leads == b.Leads && a.Learner == b.Learner
 }
 
 // TestAppendsOfACutLogAreDropped: their entries may be others by now.

@@ -1,5 +1,5 @@
 // Package epoch is the lineage of a storage's log: who wrote which part of it, who has promised what to whom, where two
-// logs part, and who may be master. Every decision of design section 4 is a pure function of what its caller has read; the
+// logs part, and who may be master. Every decision about these is a pure function of what its caller has read; the
 // package touches no disk, network, clock or lock, so that a simulation can walk the code that runs.
 //
 // An epoch is one reign of a master over the log: a number, the offset at which it began and a random id. A log's list of

@@ -1,6 +1,6 @@
 package epoch
 
-// rule names one of the rules of design section 4 without which data can be lost. Each stands where it works, so that it can
+// rule names one of the rules without which data can be lost. Each stands where it works, so that it can
 // be found; only the simulation ever switches one off.
 type rule uint32
 

@@ -45,7 +45,7 @@ type Dispatcher struct {
 	answeredAt raft.Ticks // last answer to a push
 	Learner    bool
 	Round      uint64      // last heartbeat round answered
-	Lease      raft.Ticks  // when the last heartbeat that was answered had been sent
+	Lease      raft.Ticks  // when the last heartbeat that was answered had been sent; earlier by what its silence is shorter
 	Refused    raft.Reason // last one
 }
 

@@ -27,6 +27,7 @@ type View struct {
 	Log       *raft.Lineage
 	Committed raft.Index
 	Limits    *Limits
+	Silence   raft.Ticks   // that the lease is reckoned with
 	Store     Log          // entries up to Stable
 	Stable    raft.Index   //
 	Pending   []raft.Entry // entries behind it, which are being saved

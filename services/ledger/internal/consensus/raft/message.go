@@ -14,7 +14,7 @@ const (
 	Commit                                 // an Append without entries; moves only the commit index
 	CommitAnswer                           // as AppendAnswer
 	Heartbeat                              // Round, Sent echo
-	HeartbeatAnswer                        // End, Commit
+	HeartbeatAnswer                        // End, Commit, Silence
 	PreVote                                // Term: the one asked for; Index, LogTerm: the log's end
 	PreVoteAnswer                          // granted: Term as asked for; Refused: the voter's Term
 	Vote                                   // Index, LogTerm: the log's end; Force: the leader wants it
@@ -50,11 +50,13 @@ type Message struct {
 	Bytes   int64   // Append, outgoing: what they take
 	Entries []Entry // Append, incoming
 
-	Seq    uint64
-	Round  uint64
-	Sent   Ticks // on the leader's clock
-	Nonce  uint64
-	ReadID uint64
+	Seq   uint64
+	Round uint64
+	Sent  Ticks // on the leader's clock
+	// Silence is for how long after the heartbeat the sender hears no other candidate.
+	Silence Ticks
+	Nonce   uint64
+	ReadID  uint64
 
 	Refused Reason
 	Force   bool

@@ -56,7 +56,8 @@ type Log struct {
 	Mark      Point      `json:"mark"` // durable up to here, index included
 	Committed raft.Index `json:"committed"`
 	Cut       *Cut       `json:"cut,omitempty"`
-	Open      *Session   `json:"open,omitempty"` // nil after a clean end
+	Open      *Session   `json:"open,omitempty"`  // nil after a clean end
+	Owner     *Owner     `json:"owner,omitempty"` // nil: not known
 }
 
 // Fresh is the log of a new folder.
@@ -92,6 +93,13 @@ func ReadLog(fsys vfs.FS, root string) (l Log, ok bool, err error) {
 
 // WriteLog replaces what is known of the log; it is durable on return.
 func WriteLog(fsys vfs.FS, root string, l Log) error { return write(fsys, root, LogFile, l) }
+
+// Distrust notes, if the disk still can, that entries which were acknowledged before they were durable may be gone, as if the machine
+// had gone down.
+func Distrust(fsys vfs.FS, root string, l Log) {
+	l.Open = &Session{Async: true}
+	_ = WriteLog(fsys, root, l) // the log has failed already
+}
 
 func read(fsys vfs.FS, root, name string, into any) (bool, error) {
 	path := filepath.Join(root, filepath.FromSlash(name))
