@@ -69,7 +69,7 @@ fuzz: ## Each fuzz target for 30 s.
 	  for f in $$(go test -list '^Fuzz' $$p | grep '^Fuzz' || true); do go test -run '^$$' -fuzz "^$$f$$" -fuzztime 30s $$p; done; done
 
 .PHONY: bench
-bench: ## The product beside the machine's limits, Redis and RocketMQ, in one run, as ratios (ROWS=3,4 ROUNDS=5).
+bench: ## The product beside the machine's limits, Redis and RocketMQ, in one run, as ratios (ROWS=3,commit ROUNDS=5; rows: 1 to 10, 15, 19, commit, config, rmq).
 	@go run ./deploy/e2e/bench -rows "$(ROWS)" $(if $(filter file,$(origin ROUNDS)),,-rounds $(ROUNDS))
 
 .PHONY: generate

@@ -19,6 +19,7 @@ import (
 	"github.com/tandemlog/tandem/pkg/grpcx"
 	"github.com/tandemlog/tandem/pkg/service"
 	"github.com/tandemlog/tandem/pkg/vfs"
+	"github.com/tandemlog/tandem/services/storage/internal/check/folder"
 	"github.com/tandemlog/tandem/services/storage/internal/commitlog"
 	"github.com/tandemlog/tandem/services/storage/internal/consumequeue"
 	"github.com/tandemlog/tandem/services/storage/internal/damage"
@@ -28,6 +29,7 @@ import (
 	"github.com/tandemlog/tandem/services/storage/internal/message"
 	"github.com/tandemlog/tandem/services/storage/internal/replication"
 	"github.com/tandemlog/tandem/services/storage/internal/role"
+	"github.com/tandemlog/tandem/services/storage/internal/role/saved"
 	"github.com/tandemlog/tandem/services/storage/internal/rollback"
 	"github.com/tandemlog/tandem/services/storage/internal/rpc"
 	"github.com/tandemlog/tandem/services/storage/internal/store"
@@ -145,7 +147,8 @@ func (a *app) openLog() error {
 	if err != nil {
 		return err
 	}
-	if err := a.checkFileSize(); err != nil {
+	owner := saved.Broker{Cluster: c.BrokerClusterName, Name: c.BrokerName}
+	if err := errors.Join(saved.New(a.fs, c.StorePathRootDir).CheckOwner(owner), folder.CheckSizes(a.fs, c.StorePathRootDir)); err != nil { // before the recovery, which changes the folder
 		return fmt.Errorf("storePathRootDir %s: %w", c.StorePathRootDir, err)
 	}
 	a.log, a.recovery, err = commitlog.Open(a.fs, c.StorePathRootDir, commitlog.Options{
@@ -256,7 +259,7 @@ func (a *app) openTopics() error {
 	c := a.cfg
 	var err error
 	a.dialer, err = grpcx.NewDialer(grpcx.ClientOptions{
-		TLS: c.tls(), Log: a.env.Logger, MaxMessage: c.maxReply(), Providers: a.providers(),
+		TLS: c.TLS.TLS(), Log: a.env.Logger, MaxMessage: c.maxReply(), Providers: a.providers(),
 	})
 	if err != nil {
 		return err
@@ -322,7 +325,7 @@ func (a *app) tracer() trace.Tracer { return a.env.TracerProvider.Tracer(scope +
 func (a *app) openServer() error {
 	var err error
 	a.server, err = grpcx.NewServer(grpcx.ServerOptions{
-		TLS: a.cfg.tls(), Log: a.env.Logger, MaxMessage: a.maxMessage(), Providers: a.providers(),
+		TLS: a.cfg.TLS.TLS(), Log: a.env.Logger, MaxMessage: a.maxMessage(), Providers: a.providers(),
 		SlowCall: -1, // a put that waits for a slave is no news, one a message would flood the log
 	})
 	if err != nil {

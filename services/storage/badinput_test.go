@@ -27,6 +27,7 @@ import (
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/grpcx"
+	"github.com/tandemlog/tandem/pkg/peercert"
 	"github.com/tandemlog/tandem/pkg/testkit"
 )
 
@@ -302,12 +303,12 @@ func TestStartsThatFail(t *testing.T) {
 			return nil
 		}},
 		"certificate of another CA than the group's": {2, []string{"tls.certFile", "caFile"}, func(t *testing.T, n *node) []string {
-			n.cfg.TLS = TLS{CertFile: one + ".crt", KeyFile: one + ".key", CAFile: two + ".crt", RequireClientCert: true}
+			n.cfg.TLS = peercert.Section{CertFile: one + ".crt", KeyFile: one + ".key", CAFile: two + ".crt", RequireClientCert: true}
 			n.cfg.HA.Peers = []string{n.cfg.Listen, freeAddr(t)}
 			return []string{"-check-config"}
 		}},
 		"certificate of another host": {2, []string{"tls.certFile", "10.1.2.3", "127.0.0.1"}, func(t *testing.T, n *node) []string {
-			n.cfg.TLS = TLS{CertFile: one + ".crt", KeyFile: one + ".key", CAFile: one + ".crt", RequireClientCert: true}
+			n.cfg.TLS = peercert.Section{CertFile: one + ".crt", KeyFile: one + ".key", CAFile: one + ".crt", RequireClientCert: true}
 			n.cfg.Advertise = "10.1.2.3:10911"
 			n.cfg.HA.Peers = []string{n.cfg.Advertise, freeAddr(t)}
 			return []string{"-check-config"}

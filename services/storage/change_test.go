@@ -289,6 +289,9 @@ func TestPlannedChanges(t *testing.T) {
 		}
 		l.more(1)
 		pause = max(pause, time.Since(began))
+		m.nodes[old].await("that it has no slaves any more", func(st *storagev1.StatusResponse) bool {
+			return st.GetRole() == storagev1.Role_ROLE_SLAVE && len(st.GetSlaves()) == 0
+		})
 	}
 	t.Logf("a promotion took %v at most, with the first PUT_OK %v", worst, pause)
 	for _, n := range m.nodes {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,7 +74,7 @@ type Config struct {
 	ConfigSync ConfigSync `yaml:"configsync"`
 
 	// gRPC.
-	TLS TLS `yaml:"tls"`
+	TLS peercert.Section `yaml:"tls"`
 	// Largest reply; 0: what the largest message needs.
 	MaxReplySize service.Size `yaml:"maxReplySize"`
 
@@ -125,14 +124,6 @@ type Upstream struct {
 type ConfigSync struct {
 	// gRPC address; empty: none, every legal topic can be used.
 	Address string `yaml:"address"`
-}
-
-// TLS of the gRPC port and of calls to peers and configsync.
-type TLS struct {
-	CertFile          string `yaml:"certFile"`
-	KeyFile           string `yaml:"keyFile"`
-	CAFile            string `yaml:"caFile"`
-	RequireClientCert bool   `yaml:"requireClientCert"`
 }
 
 // Roles and flush types as RocketMQ writes them.
@@ -397,36 +388,10 @@ func (c *Config) checkMasterRole() error {
 	return nil
 }
 
-// checkTLS checks that the files can be read and go together.
+// checkTLS checks that the files go together, and that the other nodes will take the certificate.
 func (c *Config) checkTLS() error {
-	if err := c.tls().Validate(true); err != nil {
-		if e := errdefs.As(err); e != nil && e.Field != "" && !strings.HasPrefix(e.Field, "tls") {
-			return e.WithField("tls." + e.Field)
-		}
-		return err
+	if len(c.HA.Peers) > 1 {
+		return c.TLS.Validate(c.Advertise)
 	}
-	for _, file := range []struct{ key, name string }{
-		{"tls.certFile", c.TLS.CertFile}, {"tls.keyFile", c.TLS.KeyFile}, {"tls.caFile", c.TLS.CAFile},
-	} {
-		if file.name == "" {
-			continue
-		}
-		f, err := os.Open(file.name)
-		if err != nil {
-			return errdefs.Invalid(file.key, "cannot be read").Wrap(err)
-		}
-		_ = f.Close() // nothing was written
-	}
-	_, err := grpcx.NewDialer(grpcx.ClientOptions{TLS: c.tls()}) // it reads all of them
-	if err == nil && len(c.HA.Peers) > 1 {
-		err = peercert.Check(c.TLS.CertFile, c.TLS.CAFile, c.Advertise)
-	}
-	if e := errdefs.As(err); e != nil {
-		return e.WithField("tls.certFile")
-	}
-	return err
-}
-
-func (c *Config) tls() grpcx.TLS {
-	return grpcx.TLS{CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile, CAFile: c.TLS.CAFile, RequireClientCert: c.TLS.RequireClientCert}
+	return c.TLS.Validate("")
 }

@@ -26,11 +26,4 @@ func TestASavedRoleIsShown(t *testing.T) {
 			t.Errorf("the log of the start lacks %s", part)
 		}
 	}
-	n.halt()
-	// Another broker's name over the same folder is told.
-	n.change(func(c *Config) { c.BrokerName = "another" })
-	n.start().awaitOpen()
-	if !strings.Contains(n.log.String(), "this folder was that of another broker") {
-		t.Error("a folder of another broker was opened without a word")
-	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -55,7 +56,11 @@ func (a *app) status() *storagev1.StatusResponse {
 		FileSize: a.log.FileSize(), StartedAt: timestamppb.New(started), Version: a.env.Version,
 	}
 	if saved := st.Role.Master(); saved != roles[a.cfg.BrokerRole].Master() && (out.GetReason() == "" || out.GetReason() == role.ReasonSlave) {
-		out.Reason, out.Remedy = reasonSavedRole, "where promote or demote gave this node its role, nothing has to be done: that role is saved and holds, not brokerRole: "+a.cfg.BrokerRole+"; else set brokerRole to what the node is, or promote or demote it"
+		is, other := slave, "promote"
+		if saved {
+			is, other = a.cfg.HA.MasterRole, "demote"
+		}
+		out.Reason, out.Remedy = reasonSavedRole, fmt.Sprintf("the saved role holds, that of the last promote or demote: this node is a %s; brokerRole: %s counts for an empty folder only. If all is as it should be, set brokerRole: %[1]s to end this hint; else `tandemctl %[3]s NODE`", is, a.cfg.BrokerRole, other)
 	}
 	if st.Role.Master() {
 		out.RequiredAcks = int32(a.cfg.HA.Required) //nolint:gosec // a handful of slaves
@@ -65,6 +70,9 @@ func (a *app) status() *storagev1.StatusResponse {
 		out.Upstream = a.upstream(st.Upstream)
 	}
 	for _, s := range a.master.Slaves() {
+		if !st.Role.Master() && s.State == replication.LinkDisconnected {
+			continue // it was this node's slave when that was a master; one behind a slave tells itself that it follows nobody
+		}
 		out.Slaves = append(out.Slaves, slaveStatus(s))
 	}
 	kept, err := commitlog.ListRollbacks(a.fs, a.cfg.StorePathRootDir)

@@ -10,12 +10,13 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
+	"github.com/tandemlog/tandem/pkg/peercert"
 )
 
 // secure makes the node use the pair both as server and as client, and trust it.
 func (n *node) secure(t *testing.T, pair string) *node {
 	t.Helper()
-	n.cfg.TLS = TLS{CertFile: pair + ".crt", KeyFile: pair + ".key", CAFile: pair + ".crt", RequireClientCert: true}
+	n.cfg.TLS = peercert.Section{CertFile: pair + ".crt", KeyFile: pair + ".key", CAFile: pair + ".crt", RequireClientCert: true}
 	return n
 }
 
@@ -57,7 +58,7 @@ func TestMutualTLS(t *testing.T) {
 		"plain text":        func(*node) {},
 		"another authority": func(n *node) { n.secure(t, others) },
 		"no certificate": func(n *node) {
-			n.cfg.TLS = TLS{CertFile: others + ".crt", KeyFile: others + ".key", CAFile: ours + ".crt"}
+			n.cfg.TLS = peercert.Section{CertFile: others + ".crt", KeyFile: others + ".key", CAFile: ours + ".crt"}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

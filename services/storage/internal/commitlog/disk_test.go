@@ -163,3 +163,36 @@ func TestSparseFile(t *testing.T) {
 	put(t, l, record(0, 10))
 	closeLog(t, l, true)
 }
+
+// TestWhatAFailedSyncLeft: the kernel calls pages clean that a failed sync has not brought to the disk, and a sync of the next
+// process says nothing of them. What that process calls flushed is on the disk all the same.
+func TestWhatAFailedSyncLeft(t *testing.T) {
+	for _, o := range []commitlog.Options{options(), syncOptions()} {
+		fsys := memfs.New()
+		l, _ := open(t, fsys, o)
+		put(t, l, sized(0, 300))
+		flushNow(t, l)
+		ends := fill(t, l, 40)
+		fsys.SetHook(func(op memfs.Op) memfs.Action {
+			if op.Kind == memfs.KindSync {
+				return memfs.FailBefore(nil)
+			}
+			return memfs.Proceed
+		})
+		_, err := l.FlushNow(t.Context())
+		mustIs(t, err, commitlog.ErrFaulted)
+		fsys.SetHook(nil)
+		closeLog(t, l, true)
+
+		l, r := open(t, fsys, o)
+		if r.End != ends[len(ends)-1] || l.Flushed().Load() != r.End {
+			t.Fatalf("recovered %+v, flushed %d of %d", *r, l.Flushed().Load(), ends[len(ends)-1])
+		}
+		l2, after := open(t, cut(fsys), o)
+		if after.End != r.End || !bytes.Equal(contents(t, l2), contents(t, l)) {
+			t.Errorf("%d bytes were said to be flushed, and are not there after a loss of power: %+v", r.End, *after)
+		}
+		closeLog(t, l2, false)
+		closeLog(t, l, false)
+	}
+}

@@ -29,6 +29,11 @@ func (l *Log) recover(r *Recovery) error {
 		if err := l.queue.SyncRange(r.ScannedFrom, r.End); err != nil {
 			return err
 		}
+		if ours && !r.Clean { // what is behind Flushed may be what a failed sync left
+			if err := l.queue.Renew(flushed, r.End); err != nil {
+				return err
+			}
+		}
 	} else if ours {
 		r.Lost = flushed
 	}

@@ -106,10 +106,6 @@ func (m *Manager) load() (epoch.Lineage, error) {
 	if boot.Restored = backup; backup {
 		m.slog.Warn("lineage restored from its backup", "promise_epoch", l.Promise.Epoch)
 	}
-	if l.Cluster+l.BrokerName != "" && (l.Cluster != m.o.Cluster || l.BrokerName != m.o.BrokerName) {
-		m.slog.Warn("this folder was that of another broker: unless it was renamed, stop this node and look at storePathRootDir",
-			"cluster", l.Cluster, "broker", l.BrokerName, "configured_cluster", m.o.Cluster, "configured_broker", m.o.BrokerName)
-	}
 	if m.o.SyncFlush && !l.SyncFlush {
 		// What was reported under the async flush has to be as durable as what follows.
 		if _, err := m.log.FlushNow(context.Background()); err != nil {

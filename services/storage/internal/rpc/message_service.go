@@ -135,10 +135,14 @@ func (s *Message) GetStream(req *storagev1.GetStreamRequest, stream grpc.ServerS
 			return errOffsetOutside.With("queue_offset", g.QueueOffset).With("min", r.Min).With("max", r.Max)
 		case store.NoMatchedMessage, store.NoNewMessage, store.NoQueue:
 		}
-		if g.QueueOffset = r.Next; g.QueueOffset < r.Max {
+		if r.Status != store.NoQueue {
+			g.QueueOffset = r.Next
+		}
+		if g.QueueOffset < r.Max {
 			continue
 		}
-		if err := s.store.WaitNew(ctx, g.Topic, g.QueueID, g.QueueOffset, s.dispatched); err != nil {
+		// Without a queue the first message is waited for: then it shows whether it reaches to where the caller is.
+		if err := s.store.WaitNew(ctx, g.Topic, g.QueueID, min(g.QueueOffset, r.Max), s.dispatched); err != nil {
 			return err
 		}
 	}

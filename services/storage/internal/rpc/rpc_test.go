@@ -356,3 +356,60 @@ func (l *lineage) OnFollow(_ context.Context, r epoch.FollowRequest, send func(e
 func (l *lineage) OnRangeChecksum(_ context.Context, from, to, stretch int64) ([]uint32, int64, error) {
 	return []uint32{uint32(from), uint32(to), uint32(stretch)}, to, nil
 }
+
+// newborn is a store whose queue comes to be with one message while somebody waits for it.
+type newborn struct {
+	recorder
+
+	waited []int64
+}
+
+func (n *newborn) Get(_ context.Context, g *store.Get) (store.GetResult, error) {
+	n.gets = append(n.gets, *g)
+	switch {
+	case len(n.waited) == 0:
+		return store.GetResult{Status: store.NoQueue}, nil
+	case g.QueueOffset > 1:
+		return store.GetResult{Status: store.OffsetOverflow, Next: 1, Max: 1}, nil
+	}
+	return store.GetResult{Status: store.Found, Next: 1, Max: 1}, nil
+}
+
+func (n *newborn) WaitNew(ctx context.Context, _ string, _ int32, at int64, _ func() *watermark.Mark) error {
+	if n.waited = append(n.waited, at); at > 0 {
+		<-ctx.Done()
+	}
+	return ctx.Err()
+}
+
+type getStream struct {
+	grpc.ServerStreamingServer[storagev1.GetStreamResponse]
+
+	ctx  context.Context //nolint:containedctx // a stream has one
+	sent []*storagev1.GetStreamResponse
+}
+
+func (s *getStream) Context() context.Context { return s.ctx }
+
+func (s *getStream) Send(r *storagev1.GetStreamResponse) error {
+	s.sent = append(s.sent, r)
+	return errors.New("enough")
+}
+
+// TestAStreamBeforeItsQueue: a reader that knows its place from before, or from another node, keeps it while the queue is not there;
+// what lies below it is never handed out.
+func TestAStreamBeforeItsQueue(t *testing.T) {
+	for _, at := range []int64{0, 7} {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		n := &newborn{}
+		s := &getStream{ctx: ctx}
+		err := rpc.NewMessage(n, nil, 1<<20).GetStream(&storagev1.GetStreamRequest{Topic: "T", QueueOffset: at}, s)
+		if got := n.gets[len(n.gets)-1].QueueOffset; len(n.gets) != 2 || got != at {
+			t.Errorf("from %d on: asked %d times, at last from %d on", at, len(n.gets), got)
+		}
+		if at == 0 && len(s.sent) != 1 || at > 0 && errdefs.ReasonOf(err) != "QUEUE_OFFSET_OUTSIDE" {
+			t.Errorf("from %d on: %v came, then %v", at, s.sent, err)
+		}
+	}
+}

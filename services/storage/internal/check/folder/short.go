@@ -19,9 +19,9 @@ type logFile struct{ start, size int64 }
 // sound is what the length of a log file is a multiple of, unless somebody has cut it or has named an odd size.
 const sound = 4 << 10
 
-// ShortFile looks for a file of the log that was cut short, before a start takes its length for that of all files. name is "" where
-// there is none; want is the length that it must have, bytes, 0 where that is not known.
-func ShortFile(fsys vfs.FS, root string) (name string, size, want int64, err error) {
+// CheckSizes refuses a file of the log that was cut short, before a start takes its length for that of all files: a log of smaller
+// files would begin on it.
+func CheckSizes(fsys vfs.FS, root string) error {
 	// What cannot be read says nothing here; the start tells it.
 	f := folder{fsys: fsys, root: root}
 	if data, _, err := durable.ReadChecked(fsys, filepath.Join(root, filepath.FromSlash(lineageFile))); err == nil {
@@ -35,7 +35,7 @@ func ShortFile(fsys vfs.FS, root string) (name string, size, want int64, err err
 	}
 	infos, err := fsys.ReadDir(filepath.Join(root, "commitlog"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", 0, 0, fmt.Errorf("list log files: %w", err)
+		return fmt.Errorf("list log files: %w", err)
 	}
 	var files []logFile
 	for _, info := range infos {
@@ -45,9 +45,13 @@ func ShortFile(fsys vfs.FS, root string) (name string, size, want int64, err err
 	}
 	i, want := f.state.short(files)
 	if i < 0 {
-		return "", 0, 0, nil
+		return nil
 	}
-	return mappedfile.Name(files[i].start), files[i].size, want, nil
+	e := mappedfile.ErrSize.WithMsg("a file of the log was cut short").With("file", mappedfile.Name(files[i].start)).With("size", files[i].size)
+	if want > 0 {
+		e = e.With("want", want)
+	}
+	return e.WithRemedy("bring the file back; or start this node in an empty folder, as a slave of a node that has the log")
 }
 
 // held is an end that the log had on the disk, bytes.

@@ -34,11 +34,16 @@ func New(fsys vfs.FS, root string) *File {
 	return &File{fsys: fsys, path: filepath.Join(root, filepath.FromSlash(name))}
 }
 
-// Read returns the lineage on the disk. found: there is one. backup: it is the older copy, as the newest cannot be read.
+// Read returns the lineage on the disk, and makes its folder. found: there is one. backup: it is the older copy, as the newest
+// cannot be read.
 func (f *File) Read() (l epoch.Lineage, found, backup bool, err error) {
 	if err := durable.MkdirAll(f.fsys, filepath.Dir(f.path)); err != nil {
 		return l, false, false, fmt.Errorf("make folder of the lineage: %w", err)
 	}
+	return f.read()
+}
+
+func (f *File) read() (l epoch.Lineage, found, backup bool, err error) {
 	data, source, err := durable.ReadChecked(f.fsys, f.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return l, false, false, nil
