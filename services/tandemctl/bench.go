@@ -44,12 +44,7 @@ func (a *app) benchCommand() *cobra.Command {
 		Example: "  tandemctl bench stream --size 200 -c 512\n" +
 			"  tandemctl bench put --for 1m --acks 2 -o json\n" +
 			"  tandemctl bench get --topic orders --count 1000000",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("there is no benchmark %q; there are get, put, stream", args[0])
-			}
-			return nil
-		},
+		Args: a.unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return wantsCommand(cmd) },
 	}
 	cmd.AddCommand(

@@ -64,7 +64,7 @@ func (a *app) configOptions(addrs ...string) config.Options {
 	return config.Options{
 		Addresses: trimmed, TLS: a.tls, Timeout: a.timeout, MaxMessage: int(a.maxMessage), Local: a.local,
 		OnRetry: func(err error, _ time.Duration) {
-			if what, _ := explain(&configError{flatten(err)[0]}); time.Since(began) > patience && what != told {
+			if what, _ := explain(flatten(err)[0]); time.Since(began) > patience && what != told {
 				told = what
 				sayf(a.errOut, "tandemctl: %s; trying again for %s in all (--timeout)\n", what, shortDuration(a.timeout))
 			}
@@ -81,29 +81,7 @@ func (a *app) withConfigAt(addrs []string, f func(*config.Client) error) error {
 		return wrapUsage(err)
 	}
 	defer func() { _ = c.Close() }() // nothing is lost by a failed goodbye
-	return ofConfig(f(c))
-}
-
-// configError is an error of config sync, whose advice is another than a storage's.
-type configError struct{ err error }
-
-func (e *configError) Error() string { return e.err.Error() }
-func (e *configError) Unwrap() error { return e.err }
-
-// ofConfig marks each error of a join.
-func ofConfig(err error) error {
-	var usage *usageError
-	if err == nil || errors.Is(err, errReported) || errors.As(err, &usage) || errors.Is(err, errNotConfirmed) {
-		return err
-	}
-	all := flatten(err)
-	for i := range all {
-		all[i] = &configError{all[i]}
-	}
-	if len(all) == 1 {
-		return all[0]
-	}
-	return errors.Join(all...)
+	return mark(f(c), configAdvice)
 }
 
 // configAdvice is what this command line can offer beyond the error's own remedy.

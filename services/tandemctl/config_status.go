@@ -1,17 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,140 +16,31 @@ import (
 )
 
 func (a *app) configStatusCommand() *cobra.Command {
-	var watch bool
-	interval := time.Second
-	cmd := &cobra.Command{
-		Use:   "status",
+	return statusCommand(&cobra.Command{
 		Short: "Show role and tables of each node of --addr, and what keeps a table from being in sync",
 		Example: "  tandemctl config status --addr 127.0.0.1:10921,127.0.0.1:20921\n" +
 			"  tandemctl config status -w",
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !watch {
-				return a.configStatus(cmd.Context())
-			}
-			if interval < 100*time.Millisecond || interval > time.Hour {
-				return usagef("--interval %v is not within 100ms and 1h", interval)
-			}
-			return a.configWatch(cmd.Context(), interval)
-		},
-	}
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again and again until Ctrl-C")
-	cmd.Flags().DurationVar(&interval, "interval", interval, "`time` between two showings with -w")
-	return cmd
+	}, func(ctx context.Context, every time.Duration) error {
+		return a.withConfig(func(c *config.Client) error { return a.configNodes(c).run(ctx, every) })
+	})
 }
 
 // configNode is what is known of one node.
-type configNode struct {
-	addr   string
-	status *config.NodeStatus
-	err    error
-}
+type configNode = view[*config.NodeStatus]
 
-// configNodes asks all nodes of --addr at once.
-func configNodes(ctx context.Context, c *config.Client) []configNode {
-	all := make([]configNode, len(c.Addresses()))
-	var wg sync.WaitGroup
-	for i, addr := range c.Addresses() {
-		wg.Go(func() {
-			all[i].addr = addr
-			admin, err := c.Admin(addr)
-			if err != nil {
-				all[i].err = err
-				return
-			}
-			all[i].status, all[i].err = admin.Status(ctx)
-		})
-	}
-	wg.Wait()
-	return all
-}
-
-// configStatus shows each node once. The exit code is 1 when one of them does not answer.
-func (a *app) configStatus(ctx context.Context) error {
-	return a.withConfig(func(c *config.Client) error {
-		all := configNodes(ctx, c)
-		if err := a.showConfigs(a.out, all, time.Now()); err != nil {
-			return err
-		}
-		var failed error
-		for _, n := range all {
-			failed = errors.Join(failed, n.err)
-		}
-		if failed != nil && a.json() {
-			return errReported
-		}
-		return failed
-	})
-}
-
-// configWatch shows the nodes again and again. On a terminal it redraws in place.
-func (a *app) configWatch(ctx context.Context, interval time.Duration) error {
-	return a.withConfig(func(c *config.Client) error {
-		tick := time.NewTicker(interval)
-		defer tick.Stop()
-		inPlace := isTerminal(a.out) && !a.json()
-		for {
-			ask, cancel := context.WithTimeout(ctx, min(max(interval, 500*time.Millisecond), firstPicture)) // the picture does not wait for a node that is away
-			all := configNodes(ask, c)
-			cancel()
-			if ctx.Err() != nil {
-				return nil // Ctrl-C is how it ends
-			}
-			err := a.drawWith(inPlace, interval, func(w io.Writer, now time.Time) error { return a.showConfigs(w, all, now) })
-			if err != nil {
-				return err
-			}
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-tick.C:
-			}
-		}
-	})
-}
-
-// showConfigs writes all nodes as asked for.
-func (a *app) showConfigs(w io.Writer, all []configNode, now time.Time) error {
-	for i, n := range all {
-		if a.json() {
-			if err := printConfig(w, n); err != nil {
-				return err
-			}
-			continue
-		}
-		if i > 0 {
-			say(w)
-		}
-		p := page{w: w, width: width(a.out), line: lineWidth(a.out), now: now, ctl: a.name()}
-		p.config(n)
-	}
-	return nil
-}
-
-// printConfig writes one node as a line of JSON.
-func printConfig(w io.Writer, n configNode) error {
-	line := struct {
-		Address string          `json:"address"`
-		Status  json.RawMessage `json:"status,omitempty"`
-		Error   string          `json:"error,omitempty"`
-	}{Address: n.addr}
-	if n.err != nil {
-		line.Error = n.err.Error()
-	} else {
-		b, err := protoJSON(n.status)
+// configNodes are the nodes of --addr.
+func (a *app) configNodes(c *config.Client) nodes[*config.NodeStatus] {
+	return nodes[*config.NodeStatus]{a, c.Addresses(), func(ctx context.Context, addr string) (*config.NodeStatus, error) {
+		admin, err := c.Admin(addr)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		line.Status = b
-	}
-	return printJSON(w, line)
+		return admin.Status(ctx)
+	}, page.config}
 }
 
 func (p page) config(n configNode) {
-	if n.err != nil {
-		why, _ := explain(&configError{n.err})
-		say(p.w, wrap(n.addr+"  ", "not reached: "+why, p.line))
+	if !n.answered(p) {
 		return
 	}
 	s := n.status
@@ -167,11 +53,7 @@ func (p page) config(n configNode) {
 	case s.GetMasterAddress() != "":
 		role += fmt.Sprintf(" of %s, epoch %d", s.GetMasterAddress(), s.GetEpoch())
 	}
-	up := ""
-	if s.GetStartedAt() != nil {
-		up = ", up " + shortDuration(p.now.Sub(s.GetStartedAt().AsTime()))
-	}
-	sayf(p.w, "%s  %s/%d  %s  (cluster %s, tandem %s%s)\n", n.addr, s.GetBrokerName(), s.GetNodeId(), role, s.GetCluster(), s.GetVersion(), up)
+	sayf(p.w, "%s  %s/%d  %s  (cluster %s, %s)\n", n.addr, s.GetBrokerName(), s.GetNodeId(), role, s.GetCluster(), p.build(s.GetVersion(), s.GetStartedAt()))
 	if r := s.GetReason(); r != "" && r != "SLAVE" { // that a slave takes no changes is no news
 		p.reason(r, s.GetRemedy())
 	}
@@ -197,9 +79,7 @@ func (p page) tables(s *config.NodeStatus) {
 			p.last(k), ago(p.now, k.GetSavedAt().AsTime()),
 		})
 	}
-	var b bytes.Buffer
-	table(&b, []string{"TABLE", "STATE", "ENTRIES", "VERSION", "SUM", "LAST ROUND", "FILE SAVED"}, rows)
-	indent(p.w, b.String())
+	p.rows([]string{"TABLE", "STATE", "ENTRIES", "VERSION", "SUM", "LAST ROUND", "FILE SAVED"}, rows...)
 	for text, tables := range alike(s.GetKinds(), failureOf) {
 		p.reason(strings.Join(tables, ", ")+": "+text, remedyOf(s.GetKinds(), text))
 	}

@@ -8,6 +8,7 @@
 //	output.go        tables, JSON (one object a line), sizes
 //	words.go         line width, names of flags and of this program in what is said, the message limit
 //	input.go         stdin that a signal interrupts
+//	nodes.go         asks the nodes of a service and shows what they say: what status, config status and ledger status share
 //	put.go get.go tail.go status.go verify.go queues.go flush.go range.go playground.go change.go rollback.go replay.go
 //	scrub.go repair.go bench.go ledger.go ledger_*.go topic.go group.go offset.go config.go config_*.go
 //	                 one command each, or a few that belong together

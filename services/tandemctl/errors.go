@@ -13,6 +13,7 @@ import (
 
 	"github.com/tandemlog/tandem/pkg/client"
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/nearest"
 )
 
 // Exit codes.
@@ -129,27 +130,42 @@ func explain(err error) (what string, next []string) {
 			next[i] = flagWords.Replace(next[i])
 		}
 	}
-	var ofLedger *ledgerError
-	if errors.As(err, &ofLedger) {
-		if e.Reason == client.ErrUnreachable.Reason && strings.Contains(what, "connection refused") {
-			next = nil // the advice below says it better
-		}
-		return what, append(next, ledgerAdvice(e)...)
-	}
-	var ofConfig *configError
-	if errors.As(err, &ofConfig) {
-		if e.Reason == client.ErrUnreachable.Reason && strings.Contains(what, "connection refused") {
-			next = nil // the advice below says it better
-		}
-		return what, append(next, configAdvice(e)...)
-	}
-	if e.Reason == client.ErrOutcomeUnknown.Reason {
+	offer := storageAdvice
+	var of *marked
+	if errors.As(err, &of) {
+		offer = of.advice
+	} else if e.Reason == client.ErrOutcomeUnknown.Reason {
 		return what, []string{"look for it with `tandemctl get` before putting it again, or put with --resend and accept that it may be there twice"}
 	}
 	if e.Reason == client.ErrUnreachable.Reason && strings.Contains(what, "connection refused") {
 		next = nil // the advice below says it better
 	}
-	return what, append(next, advice(e)...)
+	return what, append(next, offer(e)...)
+}
+
+// marked is an error of another service than a storage, with that service's advice.
+type marked struct {
+	err    error
+	advice func(*errdefs.Error) []string
+}
+
+func (e *marked) Error() string { return e.err.Error() }
+func (e *marked) Unwrap() error { return e.err }
+
+// mark marks each error of a join.
+func mark(err error, advice func(*errdefs.Error) []string) error {
+	var usage *usageError
+	if err == nil || errors.Is(err, errReported) || errors.As(err, &usage) || errors.Is(err, errNotConfirmed) {
+		return err
+	}
+	all := flatten(err)
+	for i := range all {
+		all[i] = &marked{all[i], advice}
+	}
+	if len(all) == 1 {
+		return all[0]
+	}
+	return errors.Join(all...)
 }
 
 // unknownService matches what a gRPC server says that is asked for a service which it does not have.
@@ -162,8 +178,8 @@ var tandemServices = map[string]struct{ name, port string }{
 // somethingIsThere matches what an address says where a process listens that is not understood, or does not answer.
 var somethingIsThere = regexp.MustCompile("no answer from |server preface|handshake|tls: |x509: |broken pipe|connection reset")
 
-// advice is what this command line can offer beyond the error's own remedy.
-func advice(e *errdefs.Error) []string {
+// storageAdvice is what this command line can offer beyond the error's own remedy.
+func storageAdvice(e *errdefs.Error) []string {
 	switch e.Reason {
 	case client.ErrUnreachable.Reason:
 		if somethingIsThere.MatchString(e.Msg) {
@@ -218,7 +234,7 @@ func (a *app) unknownCommand(cmd *cobra.Command, args []string) error {
 			names = append(names, c.Name())
 		}
 	}
-	if near := nearest(args[0], names); near != "" {
+	if near := closest(args[0], names); near != "" {
 		return usagef("there is no command %q; did you mean %q?", args[0], near)
 	}
 	slices.Sort(names)
@@ -247,44 +263,18 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	if near := nearest(name, names); near != "" {
+	if near := closest(name, names); near != "" {
 		return usagef("%s has no flag --%s; did you mean --%s?", cmd.CommandPath(), name, near)
 	}
 	return usagef("%s has no flag --%s; see %s --help", cmd.CommandPath(), name, cmd.CommandPath())
 }
 
-// nearest returns the candidate closest to s, or "" when none is close.
-func nearest(s string, candidates []string) string {
-	best, bestDistance := "", len(s)/2+1
+// closest returns the candidate that s most likely means, or "" when none is near. The beginning of a word is near to it.
+func closest(s string, candidates []string) string {
 	for _, c := range candidates {
-		d := distance(s, c)
 		if len(s) > 1 && strings.HasPrefix(c, s) {
-			d = 1
-		}
-		if d < bestDistance {
-			best, bestDistance = c, d
+			return c
 		}
 	}
-	return best
-}
-
-// distance is Levenshtein's.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		corner := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := corner
-			if a[i] != b[j] {
-				change++
-			}
-			corner = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return nearest.To(s, candidates)
 }

@@ -206,7 +206,7 @@ func (a *app) queuesOf(ctx context.Context, r *client.Reader, f *readFlags) ([]*
 	for _, q := range every {
 		topics = append(topics, q.GetTopic())
 	}
-	if near := nearest(f.topic, topics); near != "" {
+	if near := closest(f.topic, topics); near != "" {
 		return nil, e.WithRemedy("did you mean %q? `tandemctl queues` lists all", near)
 	}
 	return nil, e.WithRemedy("`tandemctl queues` lists what there is; `tandemctl put --topic %s hello` begins it", f.topic)

@@ -49,7 +49,7 @@ func (a *app) withLedger(f func(*ledger.Client) error) error {
 		return wrapUsage(err)
 	}
 	defer func() { _ = c.Close() }() // nothing is lost by a failed goodbye
-	return ofLedger(f(c))
+	return mark(f(c), ledgerAdvice)
 }
 
 func (a *app) ledgerOptions(addrs ...string) ledger.Options {
@@ -58,28 +58,6 @@ func (a *app) ledgerOptions(addrs ...string) ledger.Options {
 		trimmed[i] = strings.TrimSpace(trimmed[i])
 	}
 	return ledger.Options{Addresses: trimmed, TLS: a.tls, Timeout: a.timeout, MaxMessage: int(a.maxMessage)}
-}
-
-// ledgerError is an error of a ledger, whose advice is another than a storage's.
-type ledgerError struct{ err error }
-
-func (e *ledgerError) Error() string { return e.err.Error() }
-func (e *ledgerError) Unwrap() error { return e.err }
-
-// ofLedger marks each error of a join.
-func ofLedger(err error) error {
-	var usage *usageError
-	if err == nil || errors.Is(err, errReported) || errors.As(err, &usage) || errors.Is(err, errNotConfirmed) {
-		return err
-	}
-	all := flatten(err)
-	for i := range all {
-		all[i] = &ledgerError{all[i]}
-	}
-	if len(all) == 1 {
-		return all[0]
-	}
-	return errors.Join(all...)
 }
 
 // ledgerAdvice is what this command line can offer beyond the error's own remedy.

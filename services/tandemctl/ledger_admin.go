@@ -55,7 +55,7 @@ func (a *app) completeMembers(cmd *cobra.Command, args []string, _ string) ([]st
 	ctx, cancel := context.WithTimeout(cmd.Context(), time.Second)
 	defer cancel()
 	_ = a.withLedger(func(c *ledger.Client) error { // nothing to offer where nobody answers
-		for _, m := range members(ctx, c) {
+		for _, m := range a.members(c).ask(ctx) {
 			for _, f := range m.status.GetFollowers() {
 				if id := f.GetId() + "\t" + f.GetAddress(); m.status.GetLeader() == m.status.GetId() {
 					ids = append(ids, id)

@@ -1,15 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,159 +14,43 @@ import (
 )
 
 func (a *app) ledgerStatusCommand() *cobra.Command {
-	var watch bool
-	interval := time.Second
-	cmd := &cobra.Command{
-		Use:   "status",
+	return statusCommand(&cobra.Command{
 		Short: "Show the group as each node of --addr sees it: roles, terms, and what the leader does about each follower",
 		Example: "  tandemctl ledger status --addr 127.0.0.1:20911,127.0.0.1:20921,127.0.0.1:20931\n" +
 			"  tandemctl ledger status -w",
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !watch {
-				return a.ledgerStatus(cmd.Context())
-			}
-			if interval < 100*time.Millisecond || interval > time.Hour {
-				return usagef("--interval %v is not within 100ms and 1h", interval)
-			}
-			return a.ledgerWatch(cmd.Context(), interval)
-		},
-	}
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again and again until Ctrl-C")
-	cmd.Flags().DurationVar(&interval, "interval", interval, "`time` between two showings with -w")
-	return cmd
+	}, func(ctx context.Context, every time.Duration) error {
+		return a.withLedger(func(c *ledger.Client) error { return a.members(c).run(ctx, every) })
+	})
 }
 
 // member is what is known of one node.
-type member struct {
-	addr   string
-	status *ledger.NodeStatus
-	err    error
-}
+type member = view[*ledger.NodeStatus]
 
-// members asks all nodes of --addr at once.
-func members(ctx context.Context, c *ledger.Client) []member {
-	all := make([]member, len(c.Addresses()))
-	var wg sync.WaitGroup
-	for i, addr := range c.Addresses() {
-		wg.Go(func() {
-			all[i].addr = addr
-			admin, err := c.Admin(addr)
-			if err != nil {
-				all[i].err = err
-				return
-			}
-			all[i].status, all[i].err = admin.Status(ctx)
-		})
-	}
-	wg.Wait()
-	return all
-}
-
-// ledgerStatus shows each node once. The exit code is 1 when one of them does not answer.
-func (a *app) ledgerStatus(ctx context.Context) error {
-	return a.withLedger(func(c *ledger.Client) error {
-		all := members(ctx, c)
-		if err := a.showMembers(a.out, all, time.Now()); err != nil {
-			return err
-		}
-		var failed error
-		for _, m := range all {
-			failed = errors.Join(failed, m.err)
-		}
-		if failed != nil && a.json() {
-			return errReported
-		}
-		return failed
-	})
-}
-
-// ledgerWatch shows the nodes again and again. On a terminal it redraws in place.
-func (a *app) ledgerWatch(ctx context.Context, interval time.Duration) error {
-	return a.withLedger(func(c *ledger.Client) error {
-		tick := time.NewTicker(interval)
-		defer tick.Stop()
-		inPlace := isTerminal(a.out) && !a.json()
-		for {
-			ask, cancel := context.WithTimeout(ctx, min(max(interval, 500*time.Millisecond), firstPicture)) // the picture does not wait for a node that is away
-			all := members(ask, c)
-			cancel()
-			if ctx.Err() != nil {
-				return nil // Ctrl-C is how it ends
-			}
-			err := a.drawWith(inPlace, interval, func(w io.Writer, now time.Time) error { return a.showMembers(w, all, now) })
-			if err != nil {
-				return err
-			}
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-tick.C:
-			}
-		}
-	})
-}
-
-// showMembers writes all nodes as asked for.
-func (a *app) showMembers(w io.Writer, all []member, now time.Time) error {
-	for i, m := range all {
-		if a.json() {
-			if err := printMember(w, m); err != nil {
-				return err
-			}
-			continue
-		}
-		if i > 0 {
-			say(w)
-		}
-		p := page{w: w, width: width(a.out), line: lineWidth(a.out), now: now, ctl: a.name()}
-		p.member(m)
-	}
-	return nil
-}
-
-// printMember writes one node as a line of JSON.
-func printMember(w io.Writer, m member) error {
-	line := struct {
-		Address string          `json:"address"`
-		Status  json.RawMessage `json:"status,omitempty"`
-		Error   string          `json:"error,omitempty"`
-	}{Address: m.addr}
-	if m.err != nil {
-		line.Error = m.err.Error()
-	}
-	if m.status != nil && m.err == nil {
-		b, err := protoJSON(m.status)
+// members are the nodes of --addr.
+func (a *app) members(c *ledger.Client) nodes[*ledger.NodeStatus] {
+	return nodes[*ledger.NodeStatus]{a, c.Addresses(), func(ctx context.Context, addr string) (*ledger.NodeStatus, error) {
+		admin, err := c.Admin(addr)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		line.Status = b
-	}
-	return printJSON(w, line)
+		return admin.Status(ctx)
+	}, page.member}
 }
 
 func (p page) member(m member) {
-	if m.err != nil {
-		why, _ := explain(&ledgerError{m.err})
-		say(p.w, wrap(m.addr+"  ", "not reached: "+why, p.line))
+	if !m.answered(p) {
 		return
 	}
 	s := m.status
-	up := ""
-	if s.GetStartedAt() != nil {
-		up = ", up " + shortDuration(p.now.Sub(s.GetStartedAt().AsTime()))
-	}
-	sayf(p.w, "%s  %s  %s  (group %s, tandem %s%s)\n", m.addr, s.GetId(), standing(s), s.GetGroup(), s.GetVersion(), up)
+	sayf(p.w, "%s  %s  %s  (group %s, %s)\n", m.addr, s.GetId(), standing(s), s.GetGroup(), p.build(s.GetVersion(), s.GetStartedAt()))
 	if s.GetReason() != "" {
 		p.reason(s.GetReason(), s.GetRemedy())
 	}
 	flush := strings.ToLower(strings.TrimPrefix(s.GetFlushMode().String(), "FLUSH_MODE_"))
-	var b bytes.Buffer
-	table(&b, []string{"FIRST", "LAST", "COMMITTED", "SYNCED", "FLUSH", "LOG", "DISK FREE"}, [][]string{{
+	p.rows([]string{"FIRST", "LAST", "COMMITTED", "SYNCED", "FLUSH", "LOG", "DISK FREE"}, []string{
 		itoa(s.GetFirstIndex()), itoa(s.GetLastIndex()), itoa(s.GetCommittedIndex()), itoa(s.GetSyncedIndex()), flush,
 		sizeText(s.GetLogSize()), sizeText(s.GetDiskFree()),
-	}})
-	indent(p.w, b.String())
+	})
 	if s.GetRole() == ledgerv1.Role_ROLE_LEADER && len(s.GetFollowers()) > 0 {
 		p.followers(s)
 	}
@@ -217,9 +96,7 @@ func (p page) followers(s *ledger.NodeStatus) {
 			itoa(f.GetInflightEntries()), shortDuration(f.GetSilent().AsDuration()),
 		})
 	}
-	var b bytes.Buffer
-	table(&b, []string{"FOLLOWER", "ADDRESS", "LINK", "STATE", "MATCH", "LAG", "COMMITTED", "IN FLIGHT", "SILENT"}, rows)
-	indent(p.w, b.String())
+	p.rows([]string{"FOLLOWER", "ADDRESS", "LINK", "STATE", "MATCH", "LAG", "COMMITTED", "IN FLIGHT", "SILENT"}, rows...)
 }
 
 // recently is how long an error of a link is worth showing after the link has come back.

@@ -180,9 +180,8 @@ func TestLedgerStatusTable(t *testing.T) {
 		FlushMode: ledgerv1.FlushMode_FLUSH_MODE_ASYNC, Reason: "it lost its disk", Remedy: "it catches up by itself", Version: "1.2.3",
 	}
 	var b bytes.Buffer
-	a := &app{output: "table"}
 	all := []member{{addr: "10.0.0.1:20911", status: leader}, {addr: "10.0.0.3:20911", status: follower}, {addr: "10.0.0.9:20911", err: ledger.ErrUnreachable}}
-	if err := a.showMembers(&b, all, now); err != nil {
+	if err := (nodes[*ledger.NodeStatus]{app: &app{output: "table"}, draw: page.member}).show(&b, all, now); err != nil {
 		t.Fatal(err)
 	}
 	want := `10.0.0.1:20911  n0  leader, term 5, lease  (group g, tandem 1.2.3, up 1h30m)
@@ -283,15 +282,15 @@ func TestLedgerBench(t *testing.T) {
 	}
 }
 
-func TestOfLedgerMarksEach(t *testing.T) {
-	err := ofLedger(errors.Join(ledger.ErrUnreachable.With("address", "a"), ledger.ErrNoLeader))
+func TestMarkMarksEach(t *testing.T) {
+	err := mark(errors.Join(ledger.ErrUnreachable.With("address", "a"), ledger.ErrNoLeader), ledgerAdvice)
 	for _, one := range flatten(err) {
-		var marked *ledgerError
-		if !errors.As(one, &marked) {
+		var of *marked
+		if !errors.As(one, &of) {
 			t.Errorf("%v is not marked", one)
 		}
 	}
-	if len(flatten(err)) != 2 || ofLedger(nil) != nil || !errors.Is(ofLedger(errReported), errReported) {
+	if len(flatten(err)) != 2 || mark(nil, ledgerAdvice) != nil || !errors.Is(mark(errReported, ledgerAdvice), errReported) {
 		t.Error(err)
 	}
 }

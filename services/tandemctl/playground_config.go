@@ -77,7 +77,7 @@ func (p *playground) awaitStorages(ctx context.Context) error {
 	defer func() { _ = c.Close() }() // nothing is lost by a failed goodbye
 	told := ""
 	for {
-		now := tableProgress(configNodes(ctx, c))
+		now := tableProgress(p.a.configNodes(c).ask(ctx))
 		if now == "" {
 			return nil
 		}
@@ -139,7 +139,7 @@ func (p *playground) introduceConfigs(w io.Writer) {
 	}
 	sayf(w, "\n  export %s=%s\n", configAddrVar, p.configAddresses())
 	sayf(w, "  %[1]s topic create orders --queues 4\n  %[1]s put --topic orders hello\n"+
-		"  %[1]s offset commit --group billing --topic orders --queue 0 --offset 0\n  %[1]s offset lag\n  %[1]s config status -w\n", p.a.name())
+		"  %[1]s offset commit --group billing --topic orders --queue 0 --offset 0 --durable\n  %[1]s offset lag\n  %[1]s config status -w\n", p.a.name())
 	if len(p.configs) > 1 {
 		sayf(w, "  %s config diff %s %s\n", p.a.name(), p.configs[0].listen, p.configs[1].listen)
 	}

@@ -90,7 +90,7 @@ func (p *playground) awaitGroup(ctx context.Context) error {
 	defer func() { _ = c.Close() }() // nothing is lost by a failed goodbye
 	told := ""
 	for {
-		all := members(ctx, c)
+		all := p.a.members(c).ask(ctx)
 		now := groupProgress(all)
 		switch {
 		case now == "":
@@ -142,7 +142,7 @@ func (p *playground) bootstrap(ctx context.Context, c *ledger.Client) (string, e
 	case errdefs.ClassOf(err) == errdefs.Unavailable, errors.Is(err, context.DeadlineExceeded):
 		return "the nodes do not reach each other yet", nil
 	default:
-		return "", &ledgerError{err}
+		return "", mark(err, ledgerAdvice)
 	}
 }
 

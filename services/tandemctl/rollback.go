@@ -19,7 +19,7 @@ func (a *app) rollbackCommand() *cobra.Command {
 		Long: "When a node follows a new master, what only its own log has behind the last common offset is cut and kept under\n" +
 			"rollback/ beside the log. It is never removed by itself: look at it, put again what is missing, then delete its\n" +
 			"folder on the node.",
-		Args: noArgs,
+		Args: a.unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return wantsCommand(cmd) },
 	}
 	cmd.AddCommand(a.rollbackListCommand(), a.rollbackShowCommand(), a.rollbackReplayCommand())

@@ -148,11 +148,11 @@ func TestRangeFile(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
+func TestClosest(t *testing.T) {
 	names := []string{"status", "tail", "put", "playground"}
 	for s, want := range map[string]string{"stats": "status", "tial": "tail", "play": "playground", "putt": "put", "quux": "", "": ""} {
-		if got := nearest(s, names); got != want {
-			t.Errorf("nearest(%q) = %q, want %q", s, got, want)
+		if got := closest(s, names); got != want {
+			t.Errorf("closest(%q) = %q, want %q", s, got, want)
 		}
 	}
 }

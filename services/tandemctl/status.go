@@ -1,12 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -19,10 +15,7 @@ import (
 )
 
 func (a *app) statusCommand() *cobra.Command {
-	var watch bool
-	interval := time.Second
-	cmd := &cobra.Command{
-		Use:   "status",
+	return statusCommand(&cobra.Command{
 		Short: "Show role, log and links of each node of --addr, and what keeps a link from replicating",
 		Long: "Show role, log and links of each node of --addr. Lines with ! say what is wrong, those with -> what to do.\n\n" +
 			"Exit code 0: all nodes answer, masters are open, and nothing keeps a node or a link from replicating. 1: a node does not\n" +
@@ -30,61 +23,32 @@ func (a *app) statusCommand() *cobra.Command {
 			"Damage, a full disk and what was cut and kept are shown and do not count. With -w it is 0 after Ctrl-C.",
 		Example: "  tandemctl status --addr 10.0.0.1:10911,10.0.0.2:10911\n" +
 			"  tandemctl status -w",
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !watch {
-				return a.status(cmd.Context())
+	}, func(ctx context.Context, every time.Duration) error {
+		return a.with(ctx, func(c *client.Client) error {
+			if every > 0 {
+				return a.watch(ctx, c, every)
 			}
-			if interval < 100*time.Millisecond || interval > time.Hour {
-				return usagef("--interval %v is not within 100ms and 1h", interval)
+			views, err := a.storages(c).once(ctx)
+			if err == nil && slices.ContainsFunc(views, func(v storageNode) bool { return hindered(v.status) }) {
+				return errReported
 			}
-			return a.watch(cmd.Context(), interval)
-		},
-	}
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again and again until Ctrl-C")
-	cmd.Flags().DurationVar(&interval, "interval", interval, "`time` between two showings with -w")
-	return cmd
-}
-
-// view is what is known of one node.
-type view struct {
-	addr   string
-	status *client.NodeStatus
-	err    error
-}
-
-// status shows each node once. The exit code is 1 when one of them does not answer or is hindered.
-func (a *app) status(ctx context.Context) error {
-	return a.with(ctx, func(c *client.Client) error {
-		views := make([]view, len(c.Addresses()))
-		var wg sync.WaitGroup
-		for i, addr := range c.Addresses() {
-			wg.Go(func() {
-				views[i].addr = addr
-				admin, err := c.Admin(addr)
-				if err != nil {
-					views[i].err = err
-					return
-				}
-				views[i].status, views[i].err = admin.Status(ctx)
-			})
-		}
-		wg.Wait()
-		var failed error
-		for _, v := range views {
-			failed = errors.Join(failed, v.err)
-		}
-		if err := a.show(a.out, views, time.Now()); err != nil {
 			return err
-		}
-		if failed != nil && !a.json() {
-			return errors.Join(flatten(failed)...)
-		}
-		if failed != nil || slices.ContainsFunc(views, func(v view) bool { return hindered(v.status) }) {
-			return errReported
-		}
-		return nil
+		})
 	})
+}
+
+// storageNode is what is known of one node.
+type storageNode = view[*client.NodeStatus]
+
+// storages are the nodes of --addr.
+func (a *app) storages(c *client.Client) nodes[*client.NodeStatus] {
+	return nodes[*client.NodeStatus]{a, c.Addresses(), func(ctx context.Context, addr string) (*client.NodeStatus, error) {
+		admin, err := c.Admin(addr)
+		if err != nil {
+			return nil, err
+		}
+		return admin.Status(ctx)
+	}, page.storage}
 }
 
 // reasonSlave is why a slave that follows takes no puts, which is no news.
@@ -100,73 +64,29 @@ func hindered(s *client.NodeStatus) bool {
 		slices.ContainsFunc(s.GetSlaves(), func(l *storagev1.SlaveStatus) bool { return l.GetReason() != "" })
 }
 
-// firstPicture is the longest wait for nodes before the first picture of -w.
-const firstPicture = time.Second
-
-// watch shows the nodes again and again. On a terminal it redraws in place.
-func (a *app) watch(ctx context.Context, interval time.Duration) error {
-	return a.with(ctx, func(c *client.Client) error {
-		w := &watcher{views: make([]view, len(c.Addresses())), left: len(c.Addresses()), complete: make(chan struct{})}
-		var wg sync.WaitGroup
-		defer wg.Wait()
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		for i, addr := range c.Addresses() {
-			w.views[i] = view{addr: addr}
-			wg.Go(func() { w.follow(ctx, c, i, interval) })
-		}
-		select { // the first picture waits for all nodes, but not for one that is away
-		case <-w.complete:
-		case <-time.After(firstPicture):
-		case <-ctx.Done():
-			return nil
-		}
-		tick := time.NewTicker(interval)
-		defer tick.Stop()
-		inPlace := isTerminal(a.out) && !a.json()
-		for {
-			if err := a.draw(w.picture(), inPlace, interval); err != nil {
-				return err
-			}
-			select {
-			case <-ctx.Done():
-				return nil // Ctrl-C is how it ends
-			case <-tick.C:
-			}
-		}
-	})
-}
-
-// draw shows one picture: over the last one in place, else below it.
-func (a *app) draw(views []view, inPlace bool, interval time.Duration) error {
-	return a.drawWith(inPlace, interval, func(w io.Writer, now time.Time) error { return a.show(w, views, now) })
-}
-
-func (a *app) drawWith(inPlace bool, interval time.Duration, show func(w io.Writer, now time.Time) error) error {
-	var b bytes.Buffer
-	now := time.Now()
-	if !a.json() {
-		sayf(&b, "%s, every %v; Ctrl-C ends\n\n", now.UTC().Format("15:04:05 UTC"), interval)
+// watch shows the nodes again and again, as each of them tells what is new.
+func (a *app) watch(ctx context.Context, c *client.Client, interval time.Duration) error {
+	w := &watcher{views: make([]storageNode, len(c.Addresses())), left: len(c.Addresses()), complete: make(chan struct{})}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for i, addr := range c.Addresses() {
+		w.views[i] = storageNode{addr: addr}
+		wg.Go(func() { w.follow(ctx, c, i, interval) })
 	}
-	if err := show(&b, now); err != nil {
-		return err
+	select { // the first picture waits for all nodes, but not for one that is away
+	case <-w.complete:
+	case <-time.After(firstPicture):
+	case <-ctx.Done():
 	}
-	out := b.Bytes()
-	switch {
-	case inPlace: // home, each line with the rest of the old one cleared, then everything below
-		out = append([]byte("\x1b[H"), bytes.ReplaceAll(out, []byte("\n"), []byte("\x1b[K\n"))...)
-		out = append(out, "\x1b[J"...)
-	case !a.json():
-		out = append(out, '\n')
-	}
-	_, err := a.out.Write(out)
-	return err
+	return a.storages(c).redraw(ctx, interval, w.picture)
 }
 
 // watcher keeps the last status of each node.
 type watcher struct {
 	mu       sync.Mutex
-	views    []view
+	views    []storageNode
 	left     int           // nodes of which nothing is known yet
 	complete chan struct{} // closed when there are none
 }
@@ -183,10 +103,10 @@ func (w *watcher) set(i int, st *client.NodeStatus, err error) {
 	v.status, v.err = st, err
 }
 
-func (w *watcher) picture() []view {
+func (w *watcher) picture() []storageNode {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]view(nil), w.views...)
+	return slices.Clone(w.views)
 }
 
 // follow watches one node and comes back to it while it is away.
@@ -210,63 +130,8 @@ func (w *watcher) follow(ctx context.Context, c *client.Client, i int, interval 
 	}
 }
 
-// show writes the picture of all nodes as asked for.
-func (a *app) show(w io.Writer, views []view, now time.Time) error {
-	if a.json() {
-		for _, v := range views {
-			if err := printView(w, v); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	for i, v := range views {
-		if i > 0 {
-			say(w)
-		}
-		p := page{w: w, width: width(a.out), line: lineWidth(a.out), now: now, ctl: a.name()}
-		p.node(v)
-	}
-	return nil
-}
-
-// printView writes one node as a line of JSON.
-func printView(w io.Writer, v view) error {
-	line := struct {
-		Address string          `json:"address"`
-		Status  json.RawMessage `json:"status,omitempty"`
-		Error   string          `json:"error,omitempty"`
-	}{Address: v.addr}
-	if v.err != nil {
-		line.Error = v.err.Error()
-	}
-	if v.status != nil {
-		b, err := protoJSON(v.status)
-		if err != nil {
-			return err
-		}
-		line.Status = b
-	}
-	return printJSON(w, line)
-}
-
-// page writes nodes for people.
-type page struct {
-	w     io.Writer
-	width int // of remedies
-	line  int // of what nodes that are away say
-	now   time.Time
-	ctl   string // how the user starts this program
-}
-
-func (p page) node(v view) {
-	w := p.w
-	if v.status == nil {
-		why := "no answer yet"
-		if v.err != nil {
-			why, _ = explain(v.err)
-		}
-		say(w, wrap(v.addr+"  ", "not reached: "+why, p.line))
+func (p page) storage(v storageNode) {
+	if !v.answered(p) {
 		return
 	}
 	s := v.status
@@ -277,8 +142,8 @@ func (p page) node(v view) {
 	case !s.GetOpen():
 		state = ", puts refused"
 	}
-	sayf(w, "%s  %s/%d  %s%s  (cluster %s, tandem %s%s)\n", v.addr, s.GetBrokerName(), s.GetNodeId(),
-		client.RoleName(s.GetRole()), state, s.GetCluster(), s.GetVersion(), uptime(s, p.now))
+	sayf(p.w, "%s  %s/%d  %s%s  (cluster %s, %s)\n", v.addr, s.GetBrokerName(), s.GetNodeId(),
+		client.RoleName(s.GetRole()), state, s.GetCluster(), p.build(s.GetVersion(), s.GetStartedAt()))
 	u := s.GetUpstream()
 	linked := u.GetAddress() != ""
 	switch r := s.GetReason(); {
@@ -288,7 +153,7 @@ func (p page) node(v view) {
 	default:
 		p.reason(r, s.GetRemedy())
 	}
-	showLog(w, s)
+	p.log(s)
 	if linked {
 		p.upstream(u)
 	}
@@ -346,33 +211,17 @@ func (p page) losses(addr string, s *client.NodeStatus) {
 	}
 }
 
-// reason writes what keeps something from working, and below it what to do.
-func (p page) reason(reason, remedy string) {
-	say(p.w, wrap("  ! ", reason, p.width))
-	if remedy != "" {
-		say(p.w, wrap("    -> ", commands(remedy, p.ctl), p.width))
-	}
-}
-
-func uptime(s *client.NodeStatus, now time.Time) string {
-	if s.GetStartedAt() == nil {
-		return ""
-	}
-	return ", up " + shortDuration(now.Sub(s.GetStartedAt().AsTime()))
-}
-
-func showLog(w io.Writer, s *client.NodeStatus) {
+// log is how far each watermark is.
+func (p page) log(s *client.NodeStatus) {
 	m := s.GetWatermarks()
 	acked := "-"
 	if s.GetRole() != storagev1.Role_ROLE_SLAVE {
 		acked = itoa(m.GetAckedOffset())
 	}
-	var b bytes.Buffer
-	table(&b, []string{"FIRST", "WRITTEN", "FLUSHED", "READABLE", "DISPATCHED", "ACKED", "EPOCH", "DISK FREE"}, [][]string{{
+	p.rows([]string{"FIRST", "WRITTEN", "FLUSHED", "READABLE", "DISPATCHED", "ACKED", "EPOCH", "DISK FREE"}, []string{
 		itoa(m.GetFirstOffset()), itoa(m.GetWrittenOffset()), itoa(m.GetFlushedOffset()), itoa(m.GetReadableOffset()),
 		itoa(m.GetDispatchedOffset()), acked, epochText(s), sizeText(s.GetDiskFree()),
-	}})
-	indent(w, b.String())
+	})
 }
 
 // epochText is the last epoch and where it begins, or what a log without epochs is.
@@ -400,9 +249,8 @@ func (p page) upstream(u *storagev1.UpstreamStatus) {
 }
 
 func (p page) slaves(s *client.NodeStatus) {
-	w := p.w
 	if len(s.GetSlaves()) == 0 {
-		say(w, "  no slaves")
+		say(p.w, "  no slaves")
 		return
 	}
 	rows := make([][]string, 0, len(s.GetSlaves()))
@@ -424,22 +272,14 @@ func (p page) slaves(s *client.NodeStatus) {
 			shortDuration(l.GetLag().AsDuration()), ago(p.now, l.GetLastReport().AsTime()),
 		})
 	}
-	var b bytes.Buffer
-	table(&b, []string{"SLAVE", "ADDRESS", "STATE", "IN SYNC", "ACKED", "LAG", "LAG TIME", "LAST REPORT"}, rows)
-	indent(w, b.String())
+	p.rows([]string{"SLAVE", "ADDRESS", "STATE", "IN SYNC", "ACKED", "LAG", "LAG TIME", "LAST REPORT"}, rows...)
 	if s.GetRole() != storagev1.Role_ROLE_SLAVE { // who feeds slaves counts none of them for puts
-		sayf(w, "  in sync %d, required %d\n", s.GetInSyncSlaves(), s.GetRequiredAcks())
+		sayf(p.w, "  in sync %d, required %d\n", s.GetInSyncSlaves(), s.GetRequiredAcks())
 	}
 	for _, l := range s.GetSlaves() {
 		if l.GetReason() != "" {
 			p.reason(fmt.Sprintf("slave %d: %s", l.GetNodeId(), l.GetReason()), l.GetRemedy())
 		}
-	}
-}
-
-func indent(w io.Writer, text string) {
-	for line := range strings.Lines(text) {
-		sayf(w, "  %s", line)
 	}
 }
 

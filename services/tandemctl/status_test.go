@@ -17,6 +17,11 @@ import (
 	"github.com/tandemlog/tandem/pkg/client/clienttest"
 )
 
+// onStorages are the nodes of nowhere, to show what is known of some.
+func onStorages(a *app) nodes[*client.NodeStatus] {
+	return nodes[*client.NodeStatus]{app: a, draw: page.storage}
+}
+
 func TestStatusTable(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	master := &client.NodeStatus{
@@ -46,9 +51,8 @@ func TestStatusTable(t *testing.T) {
 		},
 	}
 	var b bytes.Buffer
-	a := &app{output: "table"}
-	views := []view{{addr: "10.0.0.1:10911", status: master}, {addr: "10.0.0.2:10911", status: slave}, {addr: "10.0.0.9:10911", err: client.ErrUnreachable}}
-	if err := a.show(&b, views, now); err != nil {
+	views := []storageNode{{addr: "10.0.0.1:10911", status: master}, {addr: "10.0.0.2:10911", status: slave}, {addr: "10.0.0.9:10911", err: client.ErrUnreachable}}
+	if err := onStorages(&app{output: "table"}).show(&b, views, now); err != nil {
 		t.Fatal(err)
 	}
 	want := `10.0.0.1:10911  broker-a/0  SYNC_MASTER, open  (cluster c, tandem 1.2.3, up 1h30m)
@@ -97,7 +101,7 @@ func TestStatusOfALonelySlave(t *testing.T) {
 	} {
 		s.Role, s.Whole = storagev1.Role_ROLE_SLAVE, true
 		var b bytes.Buffer
-		if err := (&app{output: "table"}).show(&b, []view{{addr: "10.0.0.2:10911", status: s}}, time.Now()); err != nil {
+		if err := onStorages(&app{output: "table"}).show(&b, []storageNode{{addr: "10.0.0.2:10911", status: s}}, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		if strings.Count(b.String(), "! NO_OPEN_MASTER\n    -> start it\n") != 1 || strings.Contains(b.String(), "SLAVE\n") {
@@ -192,8 +196,7 @@ func TestStatusWatch(t *testing.T) {
 
 func TestDrawInPlace(t *testing.T) {
 	var b bytes.Buffer
-	a := &app{output: "table", out: &b}
-	if err := a.draw([]view{{addr: "x:1"}}, true, time.Second); err != nil {
+	if err := onStorages(&app{output: "table", out: &b}).drawAll([]storageNode{{addr: "x:1"}}, true, time.Second); err != nil {
 		t.Fatal(err)
 	}
 	if s := b.String(); !strings.HasPrefix(s, "\x1b[H") || !strings.HasSuffix(s, "x:1  not reached: no answer yet\x1b[K\n\x1b[J") {
