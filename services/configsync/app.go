@@ -114,7 +114,7 @@ func (a *app) openTables() error {
 }
 
 func (a *app) openConns() error {
-	dialer, err := grpcx.NewDialer(grpcx.ClientOptions{TLS: a.cfg.tls(), Log: a.env.Logger, Providers: a.providers()})
+	dialer, err := grpcx.NewDialer(grpcx.ClientOptions{TLS: a.cfg.TLS.TLS(), Log: a.env.Logger, Providers: a.providers()})
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (a *app) providers() grpcx.Providers {
 
 func (a *app) openServer() error {
 	var err error
-	a.server, err = grpcx.NewServer(grpcx.ServerOptions{TLS: a.cfg.tls(), Log: a.env.Logger, Providers: a.providers()})
+	a.server, err = grpcx.NewServer(grpcx.ServerOptions{TLS: a.cfg.TLS.TLS(), Log: a.env.Logger, Providers: a.providers()})
 	if err != nil {
 		return err
 	}

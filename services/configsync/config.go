@@ -3,14 +3,12 @@ package main
 import (
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
-	"github.com/tandemlog/tandem/pkg/grpcx"
+	"github.com/tandemlog/tandem/pkg/peercert"
 	"github.com/tandemlog/tandem/pkg/service"
 )
 
@@ -53,7 +51,7 @@ type Config struct {
 	// Most queues that a topic may have.
 	MaxTopicQueueNums int `yaml:"maxTopicQueueNums"`
 
-	TLS TLS `yaml:"tls"`
+	TLS peercert.Section `yaml:"tls"`
 }
 
 // Storage is the node's storage.
@@ -63,14 +61,6 @@ type Storage struct {
 	// Time between two looks at its role, and the silence after which a master is none any more.
 	Interval time.Duration `yaml:"interval"`
 	Timeout  time.Duration `yaml:"timeout"`
-}
-
-// TLS of the gRPC port and of calls to peers and storage.
-type TLS struct {
-	CertFile          string `yaml:"certFile"`
-	KeyFile           string `yaml:"keyFile"`
-	CAFile            string `yaml:"caFile"`
-	RequireClientCert bool   `yaml:"requireClientCert"`
 }
 
 // Roles as RocketMQ writes them.
@@ -193,31 +183,12 @@ func (c *Config) checkTimes() error {
 	return nil
 }
 
-// checkTLS checks that the files go together and can be read.
+// checkTLS checks that the files go together, and that the other nodes will take the certificate.
 func (c *Config) checkTLS() error {
-	if err := c.tls().Validate(true); err != nil {
-		if e := errdefs.As(err); e != nil && e.Field != "" && e.Field != "tls" && !strings.HasPrefix(e.Field, "tls.") {
-			return e.WithField("tls." + e.Field)
-		}
-		return err
+	if len(c.Peers) > 1 {
+		return c.TLS.Validate(c.Advertise)
 	}
-	for _, file := range []struct{ key, name string }{
-		{"tls.certFile", c.TLS.CertFile}, {"tls.keyFile", c.TLS.KeyFile}, {"tls.caFile", c.TLS.CAFile},
-	} {
-		if file.name == "" {
-			continue
-		}
-		f, err := os.Open(file.name)
-		if err != nil {
-			return errdefs.Invalid(file.key, "%v", err)
-		}
-		_ = f.Close() // nothing was written
-	}
-	return nil
-}
-
-func (c *Config) tls() grpcx.TLS {
-	return grpcx.TLS{CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile, CAFile: c.TLS.CAFile, RequireClientCert: c.TLS.RequireClientCert}
+	return c.TLS.Validate("")
 }
 
 // others are the peers without this node.

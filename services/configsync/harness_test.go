@@ -62,11 +62,12 @@ func (r *record) Write(p []byte) (int, error) {
 	return r.b.Write(p)
 }
 
-func (r *record) tail() string {
+// tail returns the last bytes of it.
+func (r *record) tail(n int) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.b.String()
-	return s[max(0, len(s)-12000):]
+	return s[max(0, len(s)-n):]
 }
 
 // node is one whole config sync node, in this process or as a child that can be killed.
@@ -101,7 +102,7 @@ func newNode(t testing.TB, id int64, role string, change ...func(*Config)) *node
 	t.Cleanup(func() {
 		n.end()
 		if t.Failed() {
-			t.Logf("log of node %d:\n%s", id, n.log.tail())
+			t.Logf("log of node %d:\n%s", id, n.log.tail(12_000))
 		}
 	})
 	return n

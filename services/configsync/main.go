@@ -20,7 +20,7 @@ func main() {
 		NewConfig: defaultConfig, Docs: docs,
 		Validate: (*Config).Validate,
 		Health: func(ctx context.Context, c *Config) error {
-			return grpcx.CheckLocal(ctx, c.Listen, c.tls())
+			return grpcx.CheckLocal(ctx, c.Listen, c.TLS.TLS())
 		},
 		Build:    build,
 		Commands: []service.Command[Config]{checkCommand()},

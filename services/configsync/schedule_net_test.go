@@ -10,6 +10,8 @@ import (
 
 	configsyncv1 "github.com/tandemlog/tandem/gen/tandem/configsync/v1"
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/services/configsync/internal/table/entry"
+	"github.com/tandemlog/tandem/services/configsync/internal/wire"
 )
 
 var errNet = errdefs.New(errdefs.Unavailable, "UNREACHABLE", "the network of the test")
@@ -96,7 +98,24 @@ func (c *simClient) Check(ctx context.Context, req *configsyncv1.CheckRequest, _
 	if err != nil {
 		return nil, err
 	}
+	if req.GetCaller().GetOpening() {
+		c.net.w.told(c.net.w.nodes[c.to], service, req.GetCaller().GetEpoch(), answeredTopics(req, resp))
+	}
 	return resp, c.net.pass(ctx, c.to, c.from)
+}
+
+// answeredTopics is the version of the topics in an answer.
+func answeredTopics(req *configsyncv1.CheckRequest, resp *configsyncv1.CheckResponse) entry.Version {
+	for i, k := range resp.GetKinds() {
+		switch {
+		case k.GetKind() != configsyncv1.Kind_KIND_TOPICS:
+		case k.GetResult() == configsyncv1.CheckResult_CHECK_RESULT_UNCHANGED:
+			return wire.VersionOf(req.GetVersions()[i].GetDataVersion())
+		default:
+			return wire.VersionOf(k.GetVersion().GetDataVersion())
+		}
+	}
+	return entry.Version{}
 }
 
 func (c *simClient) Fetch(ctx context.Context, req *configsyncv1.FetchRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[configsyncv1.FetchResponse], error) {

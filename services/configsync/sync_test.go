@@ -22,6 +22,11 @@ func TestAGroup(t *testing.T) {
 	if got := m.commit("TopicA", "GroupA", 50); got != 100 {
 		t.Errorf("committed 50 behind 100, %d holds", got)
 	}
+	m.commit("TopicB", "GroupB", 7) // the group's first is listed at once, as it is found at once
+	lag, err := m.offsets().ListLag(t.Context(), &configsyncv1.ListLagRequest{Group: "GroupB"})
+	if err != nil || len(lag.GetLags()) != 1 || lag.GetLags()[0].GetTopic() != "TopicB" || lag.GetLags()[0].GetOffset() != 7 {
+		t.Errorf("%v, %v", lag, err)
+	}
 	if _, err := m.offsets().CommitDelay(t.Context(), &configsyncv1.CommitDelayRequest{Offsets: []*configsyncv1.DelayOffset{{Level: 3, Offset: 7}}}); err != nil {
 		t.Error(err)
 	}
@@ -29,7 +34,7 @@ func TestAGroup(t *testing.T) {
 		s.awaitOffset("TopicA", "GroupA", 100)
 	}
 	same(t, g...)
-	_, err := g[1].offsets().Commit(t.Context(), &configsyncv1.CommitRequest{
+	_, err = g[1].offsets().Commit(t.Context(), &configsyncv1.CommitRequest{
 		Offset: &configsyncv1.ConsumerOffset{Topic: "TopicA", Group: "GroupA", Offset: 200},
 	})
 	if info, _ := typed(t, "commit on a slave", err); info.GetReason() != "NOT_MASTER" || info.GetMetadata()["master"] != m.cfg.Listen {

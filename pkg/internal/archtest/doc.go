@@ -1,5 +1,6 @@
 // Package archtest holds the shape of the repository against its rules: which package may import which, what is pure, how
-// long files, functions and packages may be, that each package says what it is, and what lies at the top level.
+// long files, functions and packages may be, that each package says what it is, what lies at the top level, and that what the
+// README points at is there.
 //
 //	go test ./pkg/internal/archtest
 //

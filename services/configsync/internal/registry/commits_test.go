@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -35,6 +36,42 @@ func TestCommitsAreGathered(t *testing.T) {
 	commit(t, r, at(12))
 	if r.Snapshot(entry.ConsumerOffsets) != own {
 		t.Error("a version for nothing")
+	}
+}
+
+// TestStandingShowsWhatIsGathered, in the order of the keys, whether something of the group is saved or not.
+func TestStandingShowsWhatIsGathered(t *testing.T) {
+	r := open(t, newDisk(t))
+	of := func(topic, group string, queue int32, offset int64) table.Commit {
+		return table.Commit{Topic: topic, Group: group, Queue: queue, Offset: offset}
+	}
+	commit(t, r, of("B", "G", 0, 10), of("D", "G", 0, 20))
+	_, err := r.ResetOffsets(t.Context(), []table.Reset{{Topic: "D", Group: "G", Offset: 5}})
+	must(t, err)
+	_, err = r.CommitOffsets(t.Context(), []table.Commit{
+		of("E", "G", 1, 3), of("E", "G", 0, 2), of("A", "G", 0, 1), of("B", "G", 1, 11), of("B", "G", 0, 12), of("C", "G", 0, 13), of("D", "G", 0, 6),
+	}, false)
+	must(t, err)
+	all := map[string][]entry.QueueOffset{
+		"A@G": {{Offset: 1}}, "B@G": {{Offset: 12}, {Queue: 1, Offset: 11}}, "C@G": {{Offset: 13}}, "D@G": {{Epoch: 1, Offset: 6}}, "E@G": {{Offset: 2}, {Queue: 1, Offset: 3}},
+	}
+	for from, want := range map[string][]string{"": {"A@G", "B@G", "C@G", "D@G", "E@G"}, "B@G": {"B@G", "C@G", "D@G", "E@G"}, "C": {"C@G", "D@G", "E@G"}, "F": nil} {
+		var keys []string
+		for key, queues := range r.Standing(from) {
+			keys = append(keys, key)
+			if got := slices.Collect(queues.All()); !slices.Equal(got, all[key]) {
+				t.Errorf("%s: %v, want %v", key, got, all[key])
+			}
+		}
+		if !slices.Equal(keys, want) {
+			t.Errorf("from %q: %v, want %v", from, keys, want)
+		}
+	}
+	must(t, r.saveCommits(t.Context()))
+	for key, queues := range r.Standing("") {
+		if got := slices.Collect(queues.All()); !slices.Equal(got, all[key]) {
+			t.Errorf("saved, %s: %v, want %v", key, got, all[key])
+		}
 	}
 }
 

@@ -207,10 +207,18 @@ func (r *Registry) fail(cause error) error {
 	return *r.fault.Load()
 }
 
-// usable returns why nothing can be saved.
-func (r *Registry) usable() error {
+// Fault returns ErrFaulted once a sync has failed.
+func (r *Registry) Fault() error {
 	if err := r.fault.Load(); err != nil {
 		return *err
+	}
+	return nil
+}
+
+// usable returns why nothing can be saved.
+func (r *Registry) usable() error {
+	if err := r.Fault(); err != nil {
+		return err
 	}
 	if r.closed.Load() {
 		return ErrClosed

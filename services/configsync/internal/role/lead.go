@@ -42,8 +42,8 @@ func (m *Manager) lead(ctx context.Context, r storage.Role) error {
 			}
 			m.hearLate(ctx, r)
 			return m.shut(ctx)
-		case fatal(err):
-			return err
+		case m.tables.Fault() != nil:
+			return m.tables.Fault()
 		case errors.Is(err, ErrOutlived):
 			m.o.Log.Warn("does not lead", slog.Any("error", err))
 			return nil // and follows
@@ -61,9 +61,6 @@ func (m *Manager) notOpening() {
 	m.opening = false
 }
 
-// fatal reports whether the registry can save nothing any more.
-func fatal(err error) bool { return errdefs.ReasonOf(err) == "REGISTRY_FAULTED" }
-
 // outlived returns ErrOutlived when a table is of a later reign: its master may use the next numbers too.
 func (m *Manager) outlived(r storage.Role) error {
 	for _, k := range entry.Kinds() {
@@ -79,7 +76,7 @@ func (m *Manager) outlived(r storage.Role) error {
 func (m *Manager) outlive(epoch int64) {
 	m.mu.Lock()
 	m.fence = max(m.fence, epoch)
-	end := m.end
+	end := m.now.end
 	m.mu.Unlock()
 	end()
 }
@@ -125,7 +122,7 @@ func (m *Manager) hearAll(ctx context.Context, r storage.Role) error {
 		all.Go(func() {
 			for pause := m.o.MinBackoff; ; pause = min(2*pause, m.o.MaxBackoff) {
 				err := m.hear(hctx, p, r, false)
-				if err == nil || fatal(err) || errors.Is(err, ErrNewerReign) || errors.Is(err, ErrOutlived) {
+				if err == nil || m.tables.Fault() != nil || errors.Is(err, ErrNewerReign) || errors.Is(err, ErrOutlived) {
 					errs <- err
 					return
 				}

@@ -33,6 +33,8 @@ type Tables interface {
 	Lead(ctx context.Context, epoch int64) error
 	// Flush saves what was gathered.
 	Flush(ctx context.Context) error
+	// Fault returns why nothing can be saved any more, or nil.
+	Fault() error
 }
 
 // Peers are asked whatever their role.
@@ -115,11 +117,19 @@ type Manager struct {
 	over    chan struct{} // closed at the end of the reign; nil while not open
 	opening bool          // about to lead
 	unheard map[string]bool
-	fence   int64              // this node leads in no reign below
-	end     context.CancelFunc // ends what the node is
+	fence   int64 // this node leads in no reign below
+	now     *being
 
 	asked  chan struct{} // a peer was added to unheard
 	reigns *watermark.Mark
+}
+
+// being is what the node is for a while: the master of a reign, or a slave.
+type being struct {
+	role  storage.Role
+	floor int64 // the fence when it began: a slave follows no lower reign
+	end   context.CancelFunc
+	ended chan struct{} // closed when it changes nothing any more
 }
 
 // New makes a manager; queues may be nil.
@@ -136,8 +146,9 @@ func New(o Options, s Source, t Tables, p Peers, f Follower, q Queues) *Manager 
 	m := &Manager{
 		o: o, source: s, tables: t, peers: p, follower: f, queues: q,
 		st: State{Reason: reasonStarting}, unheard: map[string]bool{}, asked: make(chan struct{}, 1),
-		reigns: watermark.New(0),
+		reigns: watermark.New(0), now: &being{ended: make(chan struct{})},
 	}
+	close(m.now.ended) // nothing yet
 	m.refuse(reasonStarting, "try again in a moment")
 	return m
 }
@@ -147,18 +158,16 @@ func (m *Manager) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		seen := m.source.Changed().Load()
 		rctx, cancel := context.WithCancel(ctx)
-		m.mu.Lock()
-		m.end = cancel
-		m.mu.Unlock()
-		r := m.role()
+		b := m.begin(cancel)
 		var watching sync.WaitGroup
 		watching.Go(func() {
 			defer cancel()
-			m.awaitChange(rctx, seen, r)
+			m.awaitChange(rctx, seen, b.role)
 		})
-		err := m.be(rctx, r)
+		err := m.be(rctx, b.role)
 		cancel()
 		watching.Wait()
+		close(b.ended)
 		if err != nil && ctx.Err() == nil {
 			return err
 		}
@@ -166,11 +175,23 @@ func (m *Manager) Run(ctx context.Context) error {
 	return nil
 }
 
-// role is what the source says, unless the reign is over.
-func (m *Manager) role() storage.Role {
-	r := m.source.Role()
+func (m *Manager) begin(end context.CancelFunc) *being {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.now = &being{role: m.due(), floor: m.fence, end: end, ended: make(chan struct{})}
+	return m.now
+}
+
+// role is what the source says, unless the reign is over.
+func (m *Manager) role() storage.Role {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.due()
+}
+
+// due is role, with m.mu held.
+func (m *Manager) due() storage.Role {
+	r := m.source.Role()
 	if r.Master && r.Epoch < m.fence {
 		return storage.Role{Epoch: m.fence, Start: -1, Err: ErrOutlived.With("epoch", r.Epoch).With("next", m.fence)}
 	}
@@ -211,29 +232,30 @@ func (m *Manager) refuseSlave(r storage.Role) {
 	m.refuse(reasonSlave, "ask the master")
 }
 
-// Fence tells that a peer is about to lead in a reign. When it returns, a node of a lower one takes no changes any more, and all
-// that it took is saved; nor does it follow a lower one from then on. Others than peers are not heeded.
+// Fence tells that a peer is about to lead in a reign. When it returns, a node of a lower one takes no changes any more, nor what
+// another of a lower one sends, and what it took is saved and to be seen. Others than peers are not heeded.
 func (m *Manager) Fence(ctx context.Context, peer string, epoch int64) error {
 	if !slices.Contains(m.o.Peers, peer) {
 		return nil
 	}
 	m.mu.Lock()
-	if epoch <= m.fence || epoch <= m.st.Epoch {
-		m.mu.Unlock()
+	m.fence = max(m.fence, epoch)
+	b := m.now
+	m.mu.Unlock()
+	if b.floor >= epoch || b.role.Master && b.role.Epoch >= epoch {
 		return nil
 	}
-	m.fence = epoch
-	open, end := m.st.Open, m.end
-	m.mu.Unlock()
-	if open {
-		m.refuse(ErrOutlived.Reason, ErrOutlived.Remedy)
-		m.gate.Lock()
-		m.gate.Unlock() //nolint:staticcheck // who has entered leaves first
+	select {
+	case <-b.ended:
+	default:
+		b.end() // and it follows
 	}
-	if end != nil {
-		end() // and it follows
+	select {
+	case <-b.ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	return m.tables.Flush(ctx)
 }
 
 // State returns what Status shows.
@@ -343,7 +365,8 @@ func (m *Manager) open(epoch int64) bool {
 // Reigns grows each time this node begins to lead.
 func (m *Manager) Reigns() *watermark.Mark { return m.reigns }
 
-// shut ends the reign: when it returns no change is on its way and all that was gathered is saved.
+// shut ends the reign: when it returns no change is on its way and all that was gathered is saved, if the disk has room. An error is
+// fatal.
 func (m *Manager) shut(ctx context.Context) error {
 	m.mu.Lock()
 	epoch := m.st.Epoch
@@ -361,5 +384,11 @@ func (m *Manager) shut(ctx context.Context) error {
 	m.over = nil
 	clear(m.unheard)
 	m.mu.Unlock()
-	return m.tables.Flush(context.WithoutCancel(ctx))
+	err := m.tables.Flush(context.WithoutCancel(ctx))
+	if fault := m.tables.Fault(); fault != nil || err == nil {
+		return fault
+	}
+	// The registry tries again, and the next master asks for offsets that are ahead of its own.
+	m.o.Log.Warn("offsets that were gathered are not saved yet", slog.Any("error", err))
+	return nil
 }

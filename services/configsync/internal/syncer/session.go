@@ -46,7 +46,7 @@ func leaves(err error) bool {
 	case "NOT_MASTER", "WRONG_GROUP", ErrStaleEpoch.Reason, errMasterGone.Reason:
 		return true
 	}
-	return fatal(err) || errdefs.ClassOf(err) == errdefs.Unavailable
+	return errdefs.ClassOf(err) == errdefs.Unavailable // that the own disk has failed is of this class too
 }
 
 // keep watches one kind; what fails is tried again with backoff.

@@ -25,6 +25,8 @@ type Tables interface {
 	Whole(k entry.Kind) error
 	// Follow merges, saves and publishes; an error of package table has changed nothing.
 	Follow(ctx context.Context, d *table.Delta, o table.FollowOptions) (table.Report, error)
+	// Fault returns why nothing can be saved any more, or nil. Errors of calls do not say it: a peer's disk may have failed.
+	Fault() error
 }
 
 // Dial returns a client of the node at addr; it need not be closed.
@@ -102,8 +104,8 @@ func (s *Syncer) Follow(ctx context.Context) error {
 			pause.reset()
 			err = s.follow(ctx, addr, epoch)
 		}
-		if ctx.Err() == nil && fatal(err) {
-			return err
+		if fault := s.tables.Fault(); fault != nil && ctx.Err() == nil {
+			return fault
 		}
 		if ctx.Err() == nil && err != nil {
 			for _, k := range s.kinds {
@@ -115,9 +117,6 @@ func (s *Syncer) Follow(ctx context.Context) error {
 		}
 	}
 }
-
-// fatal reports whether the registry can save nothing any more.
-func fatal(err error) bool { return errdefs.ReasonOf(err) == "REGISTRY_FAULTED" }
 
 // follow holds a session with one master.
 func (s *Syncer) follow(ctx context.Context, addr string, epoch int64) error {

@@ -15,14 +15,13 @@ func tooLarge(key string, size int) error {
 // Builder makes a table of entries that come from a file or another node. It is for one goroutine.
 type Builder struct {
 	table   Table
-	edit    *ptree.Editor[entry.Value]
+	fill    ptree.Filler[entry.Value]
+	edit    *ptree.Editor[entry.Value] // from the first key on that is not behind the others
 	scratch []byte
 }
 
 // NewBuilder begins an empty table.
-func NewBuilder(kind entry.Kind) *Builder {
-	return &Builder{table: Table{kind: kind}, edit: ptree.Tree[entry.Value]{}.Edit()}
-}
+func NewBuilder(kind entry.Kind) *Builder { return &Builder{table: Table{kind: kind}} }
 
 // Add puts an entry in. A key may come once.
 func (b *Builder) Add(e Entry) error {
@@ -32,23 +31,40 @@ func (b *Builder) Add(e Entry) error {
 	if err := entry.ValidateKey(b.table.kind, e.Key); err != nil {
 		return err
 	}
-	before := b.edit.Len()
-	b.put(e)
-	if len(b.scratch) > MaxEntry {
-		return tooLarge(e.Key, len(b.scratch))
+	if e.hash == 0 {
+		if e.hash, b.scratch = entry.Hash(e.Key, e.Value, b.scratch); len(b.scratch) > MaxEntry {
+			return tooLarge(e.Key, len(b.scratch))
+		}
 	}
-	if b.edit.Len() == before {
+	before := b.len()
+	b.put(e)
+	if b.len() == before {
 		return ErrDuplicate.With("key", e.Key)
 	}
 	return nil
 }
 
+func (b *Builder) len() int {
+	if b.edit != nil {
+		return b.edit.Len()
+	}
+	return b.fill.Len()
+}
+
 func (b *Builder) put(e Entry) {
-	var h uint64
-	h, b.scratch = entry.Hash(e.Key, e.Value, b.scratch)
-	b.table.sum += h
+	if e.hash == 0 {
+		e.hash, b.scratch = entry.Hash(e.Key, e.Value, b.scratch)
+	}
+	b.table.sum += e.hash
 	b.table.epoch = max(b.table.epoch, epochOf(e.Value))
-	b.edit.Put(ptree.Item[entry.Value]{Key: e.Key, Mark: e.Change, Value: e.Value})
+	item := ptree.Item[entry.Value]{Key: e.Key, Mark: e.Change, Value: e.Value}
+	if b.edit == nil {
+		if b.fill.Put(item) {
+			return
+		}
+		b.edit = b.fill.Tree().Edit()
+	}
+	b.edit.Put(item)
 }
 
 func epochOf(v entry.Value) uint32 {
@@ -64,7 +80,11 @@ func epochOf(v entry.Value) uint32 {
 // Table returns the table with a version. Deltas reach back to it and no further.
 func (b *Builder) Table(v entry.Version, form Form, unknown []entry.Field) *Table {
 	t := b.table
-	t.tree = b.edit.Tree()
+	if b.edit != nil {
+		t.tree = b.edit.Tree()
+	} else {
+		t.tree = b.fill.Tree()
+	}
 	t.version, t.form = v, form
 	for _, f := range unknown {
 		if f.Name == DerivedField {

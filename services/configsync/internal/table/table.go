@@ -65,6 +65,15 @@ type Entry struct {
 	Key    string
 	Change int64 // counter of the version that changed it last
 	Value  entry.Value
+
+	hash uint64 // of key and value; 0: not known
+}
+
+// Hashed returns e with the hash of its key and value, which whoever has read them from their packed form knows. Together they
+// were at most MaxEntry bytes.
+func (e Entry) Hashed(hash uint64) Entry {
+	e.hash = hash
+	return e
 }
 
 // Etag is a hash of key and value: the same on every node and after a restart, another after a change.

@@ -285,7 +285,7 @@ func TestBuilderRefuses(t *testing.T) {
 		"twice": {Entry{Key: "T", Value: entry.NewTopic("T")}, ErrDuplicate},
 		"kind":  {Entry{Key: "G", Value: entry.NewGroup("G")}, ErrKind},
 		"empty": {Entry{Key: "", Value: entry.NewTopic("")}, entry.ErrName},
-		"large": {Entry{Key: "U", Value: &entry.TopicConfig{Name: string(make([]byte, MaxEntry))}}, entry.ErrField},
+		"large": {Entry{Key: "U", Value: &entry.TopicConfig{Name: "U", Attributes: map[string]string{"a": string(make([]byte, MaxEntry))}}}, entry.ErrField},
 	} {
 		if err := b.Add(c.e); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)

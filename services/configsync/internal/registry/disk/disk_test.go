@@ -429,3 +429,38 @@ func TestT12_AFullDisk(t *testing.T) {
 		t.Errorf("with space again: %v, %+v", err, l)
 	}
 }
+
+// TestWhatAFailedSyncLeft: the kernel calls a page clean that a failed sync has not brought to the disk, and a sync of the next
+// process says nothing of it. What that process builds on is on the disk all the same.
+func TestWhatAFailedSyncLeft(t *testing.T) {
+	f := newDir(t)
+	n := start(t, f, entry.Topics)
+	first := n.next(t)
+	must(t, n.Record(n.table, first, false))
+	n.table = first
+	f.SetHook(func(op memfs.Op) memfs.Action {
+		if op.Kind == memfs.KindSync {
+			return memfs.FailBefore(nil)
+		}
+		return memfs.Proceed
+	})
+	if err := n.Record(n.table, n.next(t), false); !errors.Is(err, journal.ErrFault) {
+		t.Fatal(err)
+	}
+	f.SetHook(nil)
+	must(t, n.Close())
+
+	n = start(t, f, entry.Topics)
+	if n.table.Version() == first.Version() {
+		t.Fatal("the record that was not synced is not seen")
+	}
+	last := n.next(t)
+	must(t, n.Record(n.table, last, false))
+	must(t, n.Close())
+	d, l, err := Open(f.CrashClone(memfs.OnlySynced), "/c", entry.Topics)
+	must(t, err)
+	if l.Broken != nil || !is(l.Table, last) {
+		t.Errorf("what was durable is gone after a loss of power: version %v, want %v: %v", l.Table.Version(), last.Version(), l.Broken)
+	}
+	must(t, d.Close())
+}

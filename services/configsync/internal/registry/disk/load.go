@@ -61,8 +61,12 @@ func Open(fsys vfs.FS, dir string, kind entry.Kind) (*Disk, Loaded, error) {
 	}
 	d := &Disk{fsys: fsys, dir: dir, kind: kind, journal: j}
 	l, err := d.read(segments)
-	if err == nil && l.Foreign && unsaved(segments) {
+	switch {
+	case err != nil:
+	case l.Foreign && unsaved(segments):
 		err = j.Aside()
+	default:
+		err = j.Renew() // what is shown from now on has been saved
 	}
 	if err != nil {
 		return nil, Loaded{}, errors.Join(err, j.Close())

@@ -84,6 +84,33 @@ func Open(fsys vfs.FS, dir, name string) (*Journal, []Segment, error) {
 	return j, segments, nil
 }
 
+// Renew makes what Open has read durable. The process before may have ended over a failed sync: the pages count as written since
+// then, though they are not on the disk, and another sync alone would leave them so.
+func (j *Journal) Renew() error {
+	for _, n := range j.numbers {
+		if err := renew(j.fsys, j.path(n)); err != nil {
+			return fmt.Errorf("renew segment: %w", err)
+		}
+	}
+	return nil
+}
+
+func renew(fsys vfs.FS, name string) (err error) {
+	data, err := readAll(fsys, name)
+	if err != nil {
+		return err
+	}
+	f, err := fsys.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if _, err := f.WriteAt(data, 0); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
 // FileName is that of a segment of the journal called name.
 func FileName(name string, number int64) string { return fmt.Sprintf("%s.%d%s", name, number, suffix) }
 

@@ -162,16 +162,16 @@ func (s *Service) ListLag(ctx context.Context, req *configsyncv1.ListLagRequest)
 // standing lists where groups stand, behind the queue of a key.
 func (s *Service) standing(req *configsyncv1.ListLagRequest, key string, queue int32, limit int) *configsyncv1.ListLagResponse {
 	resp := &configsyncv1.ListLagResponse{}
-	for e := range s.tables.Snapshot(entry.ConsumerOffsets).Ascend(max(key, req.GetTopicPrefix())) {
-		topic, group, _ := entry.SplitOffsetKey(e.Key)
+	for at, queues := range s.tables.Standing(max(key, req.GetTopicPrefix())) {
+		topic, group, _ := entry.SplitOffsetKey(at)
 		if !strings.HasPrefix(topic, req.GetTopicPrefix()) {
 			break
 		}
 		if req.GetGroup() != "" && group != req.GetGroup() {
 			continue
 		}
-		for _, q := range s.tables.Offsets(topic, group) {
-			if q.Offset == entry.NoOffset || e.Key == key && q.Queue <= queue {
+		for q := range queues.All() {
+			if q.Offset == entry.NoOffset || at == key && q.Queue <= queue {
 				continue
 			}
 			if len(resp.GetLags()) == limit {

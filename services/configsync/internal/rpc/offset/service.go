@@ -3,6 +3,7 @@ package offset
 import (
 	"context"
 	"fmt"
+	"iter"
 
 	configsyncv1 "github.com/tandemlog/tandem/gen/tandem/configsync/v1"
 	"github.com/tandemlog/tandem/pkg/errdefs"
@@ -25,12 +26,12 @@ type Role interface {
 
 // Consumers are the offsets of consumer groups.
 type Consumers interface {
-	Snapshot(k entry.Kind) *table.Table
 	// CommitOffsets takes commits; with wait they are saved when it returns, else within seconds.
 	CommitOffsets(ctx context.Context, cs []table.Commit, wait bool) (registry.CommitResult, error)
-	// Offset and Offsets show gathered commits too.
+	// Offset, Offsets and Standing show gathered commits too; Standing in the order of topic@group, from a key on.
 	Offset(topic, group string, queue int32) (entry.QueueOffset, bool)
 	Offsets(topic, group string) []entry.QueueOffset
+	Standing(from string) iter.Seq2[string, *entry.Offsets]
 	// ResetOffsets has saved all or none.
 	ResetOffsets(ctx context.Context, rs []table.Reset) (uint32, error)
 }

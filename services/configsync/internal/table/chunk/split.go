@@ -7,6 +7,7 @@ import (
 
 	"github.com/tandemlog/tandem/services/configsync/internal/table"
 	"github.com/tandemlog/tandem/services/configsync/internal/table/entry"
+	"github.com/tandemlog/tandem/services/configsync/internal/table/packed"
 )
 
 const (
@@ -16,8 +17,9 @@ const (
 	MaxBytes = 3*table.MaxEntry + 64<<10
 
 	softBytes  = 1 << 20
-	usualEntry = 192 // bytes of a topic; only a guess
-	version    = 1
+	usualEntry = 48 // bytes of a topic; only a guess
+	version    = 2
+	flagsAt    = 2 // in a chunk
 )
 
 const (
@@ -32,34 +34,35 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 func Split(d *table.Delta) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		entries, deleted := d.Entries, d.Deleted
+		size := 128 + usualEntry*min(len(entries), MaxEntries)
 		for seq := 0; ; seq++ {
-			var body []byte
-			var n int
-			body, n = appendDeleted(make([]byte, 0, usualEntry*min(len(entries), MaxEntries)+64), deleted[:min(len(deleted), MaxEntries)])
+			b := appendHead(make([]byte, 0, size), d, seq)
+			n := min(len(deleted), MaxEntries)
+			b = appendDeleted(b, deleted[:n])
 			deleted = deleted[n:]
-			body, n = appendEntries(body, entries, MaxEntries-n)
+			b, n = appendEntries(b, entries, MaxEntries-n)
 			entries = entries[n:]
 			last := len(entries)+len(deleted) == 0
-			if !yield(seal(d, seq, last, body)) || last {
+			if last {
+				b[flagsAt] |= flagLast
+			}
+			b = binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+			if !yield(b) || last {
 				return
 			}
+			size = len(b) + len(b)/32 // as the one before, and a little more
 		}
 	}
 }
 
-// seal puts head and checksum around a body.
-func seal(d *table.Delta, seq int, last bool, body []byte) []byte {
+func appendHead(b []byte, d *table.Delta, seq int) []byte {
 	var flags byte
 	if d.Full {
 		flags |= flagFull
 	}
-	if last {
-		flags |= flagLast
-	}
 	if d.SameUnknown {
 		flags |= flagSameUnknown
 	}
-	b := make([]byte, 0, len(body)+128)
 	b = append(b, version, byte(d.Kind), flags)
 	b = binary.AppendUvarint(b, uint64(seq))
 	b = appendVersion(b, d.From)
@@ -68,14 +71,9 @@ func seal(d *table.Delta, seq int, last bool, body []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(d.Entries)))
 	b = binary.AppendUvarint(b, uint64(len(d.Deleted)))
 	if seq == 0 && !d.SameUnknown {
-		b = binary.AppendUvarint(b, uint64(len(d.Unknown)))
-		for _, f := range d.Unknown {
-			b = appendText(b, f.Name)
-			b = appendText(b, f.Raw)
-		}
+		b = entry.AppendFields(b, d.Unknown)
 	}
-	b = append(b, body...)
-	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	return b
 }
 
 func appendVersion(b []byte, v entry.Version) []byte {
@@ -84,51 +82,25 @@ func appendVersion(b []byte, v entry.Version) []byte {
 	return binary.AppendVarint(b, v.Timestamp)
 }
 
-func appendText(b []byte, s string) []byte {
-	b = binary.AppendUvarint(b, uint64(len(s)))
-	return append(b, s...)
-}
-
-func appendDeleted(b []byte, deleted []table.Tombstone) ([]byte, int) {
+func appendDeleted(b []byte, deleted []table.Tombstone) []byte {
 	b = binary.AppendUvarint(b, uint64(len(deleted)))
 	for _, t := range deleted {
-		b = appendText(b, t.Key)
+		b = packed.AppendText(b, t.Key)
 		b = binary.AppendVarint(b, t.Change)
 	}
-	return b, len(deleted)
+	return b
 }
 
 // appendEntries appends as many entries as fit, each behind a byte 1, and a byte 0.
 func appendEntries(b []byte, entries []table.Entry, most int) ([]byte, int) {
 	n := 0
-	var text []byte
 	for n < len(entries) && n < most && len(b) < softBytes {
-		e := entries[n]
+		e := &entries[n]
 		b = append(b, 1)
-		b = appendText(b, e.Key)
 		b = binary.AppendVarint(b, e.Change)
-		b, text = appendValue(b, e.Value, text)
+		b = binary.AppendUvarint(b, uint64(entry.Absent(e.Value)))
+		b = entry.AppendPacked(b, e.Key, e.Value)
 		n++
 	}
 	return append(b, 0), n
-}
-
-// appendValue uses scratch, and returns it for the next one.
-func appendValue(b []byte, v entry.Value, scratch []byte) (out, grown []byte) {
-	switch v := v.(type) {
-	case *entry.Offsets:
-		b = binary.AppendUvarint(b, uint64(v.Len()))
-		for q := range v.All() {
-			b = binary.AppendUvarint(b, uint64(q.Queue))
-			b = binary.AppendUvarint(b, uint64(q.Epoch))
-			b = binary.AppendVarint(b, q.Offset)
-		}
-		return b, scratch
-	case *entry.Delay:
-		b = binary.AppendUvarint(b, uint64(v.Epoch))
-		return binary.AppendVarint(b, v.Offset), scratch
-	}
-	scratch = v.AppendJSON(scratch[:0])
-	b = binary.AppendUvarint(b, uint64(len(scratch)))
-	return append(b, scratch...), scratch
 }

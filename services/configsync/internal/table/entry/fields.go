@@ -62,7 +62,7 @@ func validateUnknown[T any](fields []Field, props []property[T]) error {
 	for i, f := range fields {
 		bad := ErrField.WithField("unknown").With("name", f.Name)
 		switch {
-		case f.Name == "" || !utf8.ValidString(f.Name) || slices.ContainsFunc(props, func(p property[T]) bool { return p.name == f.Name }):
+		case f.Name == "" || !utf8.ValidString(f.Name) || known(props, f.Name):
 			return bad.WithMsg("the name of a field that is not known").WithRemedy("use UTF-8, and none of the names of known fields")
 		case i > 0 && fields[i-1].Name >= f.Name:
 			return bad.WithMsg("the fields are not in the order of their names").WithRemedy("give each once, in order")
@@ -75,6 +75,10 @@ func validateUnknown[T any](fields []Field, props []property[T]) error {
 		return ErrField.WithField("unknown").WithMsg("%d bytes", total).WithRemedy("use at most %d", maxAttributes)
 	}
 	return nil
+}
+
+func known[T any](props []property[T], name string) bool {
+	return slices.ContainsFunc(props, func(p property[T]) bool { return p.name == name })
 }
 
 // ReadInt32 reads an integer of 32 bits.

@@ -99,12 +99,6 @@ func (g *GroupConfig) AppendJSON(b []byte) []byte {
 	return w.Bytes()
 }
 
-func (g *GroupConfig) canonical(b []byte) []byte {
-	w := fastjson.NewWriter(b, false)
-	writeConfig(w, groupProperties, g, 0, g.Unknown)
-	return w.Bytes()
-}
-
 // Equal reports whether all fields are equal, unknown ones included.
 func (g *GroupConfig) Equal(v Value) bool {
 	o, ok := v.(*GroupConfig)

@@ -2,7 +2,6 @@ package entry
 
 import (
 	"cmp"
-	"encoding/binary"
 	"iter"
 	"math"
 	"slices"
@@ -158,19 +157,6 @@ func (o *Offsets) AppendJSON(b []byte) []byte {
 	return w.Bytes()
 }
 
-func (o *Offsets) canonical(b []byte) []byte {
-	for _, q := range o.queues {
-		b = appendOffset(b, q)
-	}
-	return b
-}
-
-func appendOffset(b []byte, q QueueOffset) []byte {
-	b = binary.BigEndian.AppendUint32(b, uint32(q.Queue))
-	b = binary.BigEndian.AppendUint32(b, q.Epoch)
-	return binary.BigEndian.AppendUint64(b, uint64(q.Offset))
-}
-
 // Delay is where the delivery of a delay level goes on.
 type Delay struct {
 	Offset int64  // next offset in the level's queue
@@ -198,5 +184,3 @@ func (d *Delay) Equal(v Value) bool {
 
 // AppendJSON appends the offset.
 func (d *Delay) AppendJSON(b []byte) []byte { return strconv.AppendInt(b, d.Offset, 10) }
-
-func (d *Delay) canonical(b []byte) []byte { return appendOffset(b, d.queue()) }

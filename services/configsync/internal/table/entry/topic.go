@@ -104,12 +104,6 @@ func (t *TopicConfig) AppendJSON(b []byte) []byte {
 	return w.Bytes()
 }
 
-func (t *TopicConfig) canonical(b []byte) []byte {
-	w := fastjson.NewWriter(b, false)
-	writeConfig(w, topicProperties, t, 0, t.Unknown)
-	return w.Bytes()
-}
-
 // Equal reports whether all fields are equal, unknown ones included.
 func (t *TopicConfig) Equal(v Value) bool {
 	o, ok := v.(*TopicConfig)

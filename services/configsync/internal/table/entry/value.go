@@ -12,8 +12,8 @@ type Value interface {
 	Equal(Value) bool
 	// AppendJSON appends the value as RocketMQ writes it, in the compact form.
 	AppendJSON([]byte) []byte
-	// canonical appends a form that is the same for all values that are equal, and for no others.
-	canonical([]byte) []byte
+	// appendPacked appends a form that is the same for all values that are equal, and for no others.
+	appendPacked([]byte) []byte
 }
 
 // Field is a JSON field that nobody here knows.
@@ -25,22 +25,8 @@ type Field struct {
 // Hash returns a number that depends on the key and the meaning of the value and on nothing else: it is the same on every
 // node. scratch is used as a buffer and returned for the next call.
 func Hash(key string, v Value, scratch []byte) (uint64, []byte) {
-	scratch = append(scratch[:0], byte(v.Kind()))
-	scratch = append(scratch, key...)
-	scratch = append(scratch, 0)
-	scratch = v.canonical(scratch)
-	return hash(scratch), scratch
-}
-
-// hash is FNV-1a with a finaliser, so that sums of hashes are as good as one.
-func hash(b []byte) uint64 {
-	h := uint64(0xcbf29ce484222325)
-	for _, c := range b {
-		h = (h ^ uint64(c)) * 0x100000001b3
-	}
-	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
-	h = (h ^ h>>27) * 0x94d049bb133111eb
-	return h ^ h>>31
+	scratch = AppendPacked(scratch[:0], key, v)
+	return HashPacked(scratch), scratch
 }
 
 // HashFields is Hash for the fields of a table.
@@ -48,11 +34,7 @@ func HashFields(fields []Field) uint64 {
 	if len(fields) == 0 {
 		return 0
 	}
-	var b []byte
-	for _, f := range fields {
-		b = append(append(append(append(b, f.Name...), 0), f.Raw...), 0)
-	}
-	return hash(b)
+	return HashPacked(AppendFields(nil, fields))
 }
 
 // property describes one JSON field of a config T.

@@ -26,12 +26,12 @@ func (e *Editor[V]) Len() int { return e.tree.len }
 // Put puts an item in, in place of one with the same key.
 func (e *Editor[V]) Put(item Item[V]) {
 	if e.tree.root == nil {
-		e.tree = Tree[V]{root: (&node[V]{owner: e.owner, items: []Item[V]{item}}).fix(), len: 1}
+		e.tree = Tree[V]{root: &node[V]{owner: e.owner, items: []Item[V]{item}}, len: 1}
 		return
 	}
 	root, right := e.put(e.tree.root, item)
 	if right != nil {
-		root = (&node[V]{owner: e.owner, kids: []*node[V]{root, right}}).fix()
+		root = &node[V]{owner: e.owner, kids: []kid[V]{root.asKid(), right.asKid()}}
 	}
 	e.tree.root = root
 }
@@ -55,32 +55,32 @@ func (e *Editor[V]) put(n *node[V], item Item[V]) (*node[V], *node[V]) {
 		i, found := n.find(item.Key)
 		if found {
 			n.items[i] = item
-			return n.fix(), nil
+			return n, nil
 		}
 		n.items = slices.Insert(n.items, i, item)
 		e.tree.len++
 		if len(n.items) <= maxWidth {
-			return n.fix(), nil
+			return n, nil
 		}
 		at := splitAt(len(n.items), i)
 		right := &node[V]{owner: e.owner, items: slices.Clone(n.items[at:])}
 		n.items = slices.Clone(n.items[:at])
-		return n.fix(), right.fix()
+		return n, right
 	}
 	i := n.kid(item.Key)
-	kid, extra := e.put(n.kids[i], item)
-	n.kids[i] = kid
+	below, extra := e.put(n.kids[i].node, item)
+	n.kids[i] = below.asKid()
 	if extra == nil {
-		return n.fix(), nil
+		return n, nil
 	}
-	n.kids = slices.Insert(n.kids, i+1, extra)
+	n.kids = slices.Insert(n.kids, i+1, extra.asKid())
 	if len(n.kids) <= maxWidth {
-		return n.fix(), nil
+		return n, nil
 	}
 	at := splitAt(len(n.kids), i+1)
 	right := &node[V]{owner: e.owner, kids: slices.Clone(n.kids[at:])}
 	n.kids = slices.Clone(n.kids[:at])
-	return n.fix(), right.fix()
+	return n, right
 }
 
 // splitAt halves a node, except where the new one came last: keys that come in their order leave full nodes behind.
@@ -99,7 +99,7 @@ func (e *Editor[V]) Delete(key string) bool {
 	e.tree.len--
 	root := e.remove(e.tree.root, key)
 	for root != nil && len(root.kids) == 1 {
-		root = root.kids[0]
+		root = root.kids[0].node
 	}
 	e.tree.root = root
 	return true
@@ -114,29 +114,29 @@ func (e *Editor[V]) remove(n *node[V], key string) *node[V] {
 		if len(n.items) == 0 {
 			return nil
 		}
-		return n.fix()
+		return n
 	}
 	i := n.kid(key)
-	kid := e.remove(n.kids[i], key)
+	below := e.remove(n.kids[i].node, key)
 	switch {
-	case kid == nil && len(n.kids) == 1:
+	case below == nil && len(n.kids) == 1:
 		return nil
-	case kid == nil:
+	case below == nil:
 		n.kids = slices.Delete(n.kids, i, i+1)
-		return n.fix()
+		return n
 	}
-	n.kids[i] = kid
-	if i > 0 && fits(n.kids[i-1], kid) {
+	n.kids[i] = below.asKid()
+	if i > 0 && fits(n.kids[i-1].node, below) {
 		i--
-	} else if i+1 == len(n.kids) || !fits(kid, n.kids[i+1]) {
-		return n.fix()
+	} else if i+1 == len(n.kids) || !fits(below, n.kids[i+1].node) {
+		return n
 	}
-	left := e.mine(n.kids[i])
+	left := e.mine(n.kids[i].node)
 	left.items = append(left.items, n.kids[i+1].items...)
 	left.kids = append(left.kids, n.kids[i+1].kids...)
-	n.kids[i] = left.fix()
+	n.kids[i] = left.asKid()
 	n.kids = slices.Delete(n.kids, i+1, i+2)
-	return n.fix()
+	return n
 }
 
 func fits[V any](a, b *node[V]) bool {

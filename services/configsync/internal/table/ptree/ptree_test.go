@@ -35,12 +35,11 @@ func walk(t *testing.T, n *node[int]) {
 	if len(n.items) > maxWidth || len(n.kids) > maxWidth || len(n.items)+len(n.kids) == 0 {
 		t.Fatalf("a node with %d items and %d kids", len(n.items), len(n.kids))
 	}
-	c := *n
-	if c.fix(); c.first != n.first || c.high != n.high {
-		t.Fatalf("a node knows %q and %d, want %q and %d", n.first, n.high, c.first, c.high)
-	}
 	for _, k := range n.kids {
-		walk(t, k)
+		if want := k.asKid(); k != want {
+			t.Fatalf("of a node is known %q and %d, want %q and %d", k.first, k.high, want.first, want.high)
+		}
+		walk(t, k.node)
 	}
 }
 
@@ -127,7 +126,7 @@ func TestKeysInOrderFillTheLeaves(t *testing.T) {
 			leaves++
 		}
 		for _, k := range n.kids {
-			count(k)
+			count(k.node)
 		}
 	}
 	count(e.Tree().root)
@@ -154,5 +153,41 @@ func TestIterationsMayEndEarly(t *testing.T) {
 	}
 	if n != 154 {
 		t.Errorf("%d", n)
+	}
+}
+
+// TestFiller: as an Editor would, for all sizes around those of nodes, and the tree can be edited then.
+func TestFiller(t *testing.T) {
+	for _, n := range []int{0, 1, 31, 32, 33, 63, 64, 65, 1023, 1024, 1025, 32*1024 + 1} {
+		var f Filler[int]
+		model := map[string]Item[int]{}
+		for i := range n {
+			item := Item[int]{Key: fmt.Sprintf("%06d", 2*i), Mark: int64(i * 7919 % 100), Value: i}
+			if model[item.Key] = item; !f.Put(item) || f.Len() != i+1 {
+				t.Fatalf("item %d of %d is not taken", i, n)
+			}
+			if f.Put(item) || f.Put(Item[int]{Key: fmt.Sprintf("%06d", 2*i-1)}) {
+				t.Fatalf("an item that is not above number %d is taken", i)
+			}
+		}
+		tree := f.Tree()
+		check(t, tree, model)
+		lookups(t, tree, model, fmt.Sprintf("%06d", n), 50)
+		e := tree.Edit()
+		changed := maps.Clone(model)
+		for i := range min(n, 50) {
+			key := fmt.Sprintf("%06d", 2*i)
+			changed[key] = Item[int]{Key: key, Mark: 1000}
+			e.Put(changed[key])
+		}
+		extra := Item[int]{Key: "behind all"}
+		changed[extra.Key] = extra
+		e.Put(extra)
+		check(t, e.Tree(), changed)
+		check(t, tree, model)
+	}
+	var f Filler[int]
+	if !f.Put(Item[int]{}) || f.Put(Item[int]{}) {
+		t.Error("the empty key")
 	}
 }

@@ -1,8 +1,8 @@
 package ptree
 
 import (
-	"cmp"
 	"iter"
+	"math"
 	"slices"
 	"strings"
 )
@@ -26,10 +26,15 @@ type Tree[V any] struct {
 // node is a leaf with items or an inner node with kids.
 type node[V any] struct {
 	owner *owner // the Editor that may change it; nobody once that is done
+	items []Item[V]
+	kids  []kid[V]
+}
+
+// kid is a node with what has to be known of it before one looks into it: of many kids few are.
+type kid[V any] struct {
+	*node[V]
 	first string
 	high  int64 // highest mark below it
-	items []Item[V]
-	kids  []*node[V]
 }
 
 type owner struct{ _ byte }
@@ -47,7 +52,7 @@ func (t Tree[V]) Get(key string) (Item[V], bool) {
 			}
 			return n.items[i], true
 		}
-		n = n.kids[n.kid(key)]
+		n = n.kids[n.kid(key)].node
 	}
 	var none Item[V]
 	return none, false
@@ -60,7 +65,7 @@ func (n *node[V]) find(key string) (int, bool) {
 
 // kid returns which child key belongs to.
 func (n *node[V]) kid(key string) int {
-	i, found := slices.BinarySearchFunc(n.kids, key, func(k *node[V], key string) int { return strings.Compare(k.first, key) })
+	i, found := slices.BinarySearchFunc(n.kids, key, func(k kid[V], key string) int { return strings.Compare(k.first, key) })
 	if !found && i > 0 {
 		i--
 	}
@@ -104,30 +109,32 @@ func (t Tree[V]) Above(mark int64) iter.Seq[Item[V]] {
 }
 
 func (n *node[V]) above(mark int64, yield func(Item[V]) bool) bool {
-	if n.high <= mark {
-		return true
-	}
-	for _, i := range n.items {
-		if i.Mark > mark && !yield(i) {
+	for i := range n.items {
+		if n.items[i].Mark > mark && !yield(n.items[i]) {
 			return false
 		}
 	}
-	for _, k := range n.kids {
-		if !k.above(mark, yield) {
+	for i := range n.kids {
+		if n.kids[i].high > mark && !n.kids[i].above(mark, yield) {
 			return false
 		}
 	}
 	return true
 }
 
-// fix recomputes what a node knows of what is below it.
-func (n *node[V]) fix() *node[V] {
-	if n.kids == nil {
-		n.first = n.items[0].Key
-		n.high = slices.MaxFunc(n.items, func(a, b Item[V]) int { return cmp.Compare(a.Mark, b.Mark) }).Mark
-		return n
+// asKid returns n with what has to be known of it.
+func (n *node[V]) asKid() kid[V] {
+	k := kid[V]{node: n, high: math.MinInt64}
+	for i := range n.items {
+		k.high = max(k.high, n.items[i].Mark)
 	}
-	n.first = n.kids[0].first
-	n.high = slices.MaxFunc(n.kids, func(a, b *node[V]) int { return cmp.Compare(a.high, b.high) }).high
-	return n
+	for i := range n.kids {
+		k.high = max(k.high, n.kids[i].high)
+	}
+	if n.kids == nil {
+		k.first = n.items[0].Key
+	} else {
+		k.first = n.kids[0].first
+	}
+	return k
 }

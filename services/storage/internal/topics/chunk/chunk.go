@@ -17,6 +17,19 @@ var (
 	ErrNotWhole = errdefs.New(errdefs.DataLoss, "TABLE_NOT_WHOLE", "the table is not whole")
 )
 
+// Topic is what a storage obeys of a topic's config.
+type Topic struct {
+	Name                    string
+	ReadQueues, WriteQueues int32
+	Perm                    int32 // PermRead and PermWrite; other bits mean nothing here
+}
+
+// Permissions (RocketMQ: PermName).
+const (
+	PermWrite int32 = 2
+	PermRead  int32 = 4
+)
+
 // Version is the table's DataVersion.
 type Version struct{ State, Counter, Timestamp int64 }
 
@@ -41,7 +54,7 @@ type Delta struct {
 }
 
 const (
-	format     = 1
+	format     = 2
 	kindTopics = 1
 
 	flagFull        = 1
@@ -164,6 +177,14 @@ func (p *parser) varint() int64 {
 	return n
 }
 
+func (p *parser) int32() int32 {
+	n := p.varint()
+	if int64(int32(n)) != n { //nolint:gosec // that is the question
+		p.fail("number %d in a chunk has more than 32 bits", n)
+	}
+	return int32(n) //nolint:gosec // see above
+}
+
 func (p *parser) text() string { return string(p.take(p.uvarint(math.MaxInt32))) }
 
 func (p *parser) version() Version {
@@ -186,12 +207,28 @@ func (p *parser) head() (h head, seq uint64, last bool) {
 	}
 	h.entries, h.deleted = p.uvarint(math.MaxInt32), p.uvarint(math.MaxInt32)
 	if seq == 0 && flags&flagSameUnknown == 0 {
-		for n := p.uvarint(math.MaxInt32); n > 0 && p.err == nil; n-- {
-			p.take(p.uvarint(math.MaxInt32)) // name and value of a field beside the table: not a storage's business
-			p.take(p.uvarint(math.MaxInt32))
-		}
+		p.pass() // fields beside the table: not a storage's business
 	}
 	return h, seq, last
+}
+
+// pass reads over names with values.
+func (p *parser) pass() {
+	for n := p.uvarint(math.MaxInt32); n > 0 && p.err == nil; n-- {
+		p.take(p.uvarint(math.MaxInt32))
+		p.take(p.uvarint(math.MaxInt32))
+	}
+}
+
+// topic reads a topic's name and config.
+func (p *parser) topic() Topic {
+	t := Topic{Name: p.text()}
+	p.byte() // order and filter type
+	t.ReadQueues, t.WriteQueues, t.Perm = p.int32(), p.int32(), p.int32()
+	p.int32() // topicSysFlag
+	p.pass()  // attributes
+	p.pass()  // fields that configsync does not know either
+	return t
 }
 
 // body reads deletions and entries.
@@ -213,11 +250,8 @@ func (p *parser) body(d *Delta) {
 			p.fail("byte %d before an entry of a chunk", more)
 			return
 		}
-		t := Topic{Name: p.text(), ReadQueues: defaultQueues, WriteQueues: defaultQueues, Perm: PermRead | PermWrite}
-		p.varint() // when
-		if config := p.take(p.uvarint(math.MaxInt32)); p.err == nil && !t.read(config) {
-			p.fail("the config of topic %.80q cannot be read", t.Name)
-		}
-		d.Topics = append(d.Topics, t)
+		p.varint()                // when
+		p.uvarint(math.MaxUint32) // fields that a file need not have
+		d.Topics = append(d.Topics, p.topic())
 	}
 }

@@ -2,7 +2,6 @@ package topicstest
 
 import (
 	"encoding/binary"
-	"fmt"
 	"hash/crc32"
 
 	"github.com/tandemlog/tandem/services/storage/internal/topics/chunk"
@@ -31,7 +30,7 @@ func encode(d *chunk.Delta, seq int, last bool, deleted []string, topics []chunk
 	if last {
 		flags |= 2
 	}
-	b := []byte{1, 1, flags}
+	b := []byte{2, 1, flags}
 	b = binary.AppendUvarint(b, uint64(seq)) //nolint:gosec // from 0
 	for _, v := range []chunk.Version{d.From, d.To} {
 		b = binary.AppendVarint(b, v.State)
@@ -46,9 +45,14 @@ func encode(d *chunk.Delta, seq int, last bool, deleted []string, topics []chunk
 		b = binary.AppendVarint(text(b, name), d.To.Counter)
 	}
 	for _, t := range topics {
-		b = binary.AppendVarint(text(append(b, 1), t.Name), d.To.Counter)
-		b = text(b, fmt.Sprintf(`{"attributes":{"queue.type":"a,\"b}"},"order":false,"perm":%d,"readQueueNums":%d,"topicName":%q,"writeQueueNums":%d,"x":{0:[1,2],1:"}"}}`,
-			t.Perm, t.ReadQueues, t.Name, t.WriteQueues))
+		b = binary.AppendVarint(append(b, 1), d.To.Counter)
+		b = text(append(b, 0), t.Name) // no field is absent
+		b = append(b, 3)               // ordered, several tags
+		for _, n := range []int32{t.ReadQueues, t.WriteQueues, t.Perm, 1} {
+			b = binary.AppendVarint(b, int64(n))
+		}
+		b = text(text(append(b, 1), "queue.type"), `a,"b}`)
+		b = text(text(append(b, 1), "x"), `{0:[1,2],1:"}"}`)
 	}
 	b = append(b, 0)
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
