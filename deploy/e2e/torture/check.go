@@ -50,11 +50,11 @@ func (c *cluster) readAll(ctx context.Context, id int) (image, error) {
 			at := int64(len(img[q]))
 			r, err := m.Get(ctx, &storagev1.GetRequest{Topic: topic, QueueId: q, QueueOffset: at, MaxMessages: 1024, MaxBytes: 1 << 20})
 			if err != nil {
-				return nil, fmt.Errorf("%s, queue %d: %w", c.nodes[id].name, q, err)
+				return nil, fmt.Errorf("%s, queue %d: %w", c.nodes[id].Name, q, err)
 			}
 			if len(r.GetMessages()) == 0 {
 				if r.GetMaxQueueOffset() > at {
-					return nil, fmt.Errorf("%s, queue %d: nothing at %d, but it ends at %d: %v", c.nodes[id].name, q, at, r.GetMaxQueueOffset(), r.GetStatus())
+					return nil, fmt.Errorf("%s, queue %d: nothing at %d, but it ends at %d: %v", c.nodes[id].Name, q, at, r.GetMaxQueueOffset(), r.GetStatus())
 				}
 				break
 			}
@@ -64,7 +64,7 @@ func (c *cluster) readAll(ctx context.Context, id int) (image, error) {
 					err = fmt.Errorf("queue offset %d stands at %d", sm.GetQueueOffset(), at+int64(i))
 				}
 				if err != nil {
-					return nil, fmt.Errorf("%s, queue %d: %w", c.nodes[id].name, q, err)
+					return nil, fmt.Errorf("%s, queue %d: %w", c.nodes[id].Name, q, err)
 				}
 				img[q] = append(img[q], record{n, sm.GetOffset()})
 			}
@@ -140,12 +140,12 @@ func (h *history) checkBytes(ctx context.Context, c *cluster, end int64) error {
 		}
 		cancel()
 		if err != nil {
-			return fmt.Errorf("%s: %w", n.name, err)
+			return fmt.Errorf("%s: %w", n.Name, err)
 		}
 		if id == 0 {
 			sums = r.GetChecksums()
 		} else if !slices.Equal(sums, r.GetChecksums()) {
-			h.violation("%s: the checksums of the log up to %d differ from those of n0", n.name, end)
+			h.violation("%s: the checksums of the log up to %d differ from those of n0", n.Name, end)
 		}
 	}
 	var log, units map[string][]byte
@@ -162,8 +162,8 @@ func (h *history) checkBytes(ctx context.Context, c *cluster, end int64) error {
 			log, units = l, u
 			continue
 		}
-		h.same(n.name, "log file", log, l)
-		h.same(n.name, "queue", units, u)
+		h.same(n.Name, "log file", log, l)
+		h.same(n.Name, "queue", units, u)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/tandemlog/tandem/deploy/e2e/faults"
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
 	"github.com/tandemlog/tandem/pkg/client"
 	"github.com/tandemlog/tandem/pkg/grpcx"
@@ -23,19 +24,19 @@ const (
 // cluster is three nodes, the proxies between them and the connections of the clients.
 type cluster struct {
 	settings
-	ports  *ports
+	ports  *faults.Ports
 	nodes  []*node
-	links  map[[2]int]*proxy // gRPC, from a node to another
-	raw    []*proxy          // raw port of a node
+	links  map[[2]int]*faults.Link // gRPC, from a node to another
+	raw    []*faults.Link          // raw port of a node
 	conns  []*grpc.ClientConn
 	client *client.Client
 	served sync.WaitGroup
 }
 
-func newCluster(ctx context.Context, bin, dir string, p *ports, s settings) (*cluster, error) {
-	c := &cluster{settings: s, ports: p, links: map[[2]int]*proxy{}}
+func newCluster(ctx context.Context, bin, dir string, p *faults.Ports, s settings) (*cluster, error) {
+	c := &cluster{settings: s, ports: p, links: map[[2]int]*faults.Link{}}
 	for id := range copies {
-		port, err := p.take()
+		port, err := p.Take()
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +60,7 @@ func newCluster(ctx context.Context, bin, dir string, p *ports, s settings) (*cl
 		return nil, err
 	}
 	for _, n := range c.nodes {
-		if err := n.start(); err != nil {
+		if err := n.Start(); err != nil {
 			c.close()
 			return nil, err
 		}
@@ -69,11 +70,11 @@ func newCluster(ctx context.Context, bin, dir string, p *ports, s settings) (*cl
 
 // wire makes what leads to and from one node.
 func (c *cluster) wire(n *node) error {
-	port, err := c.ports.take()
+	port, err := c.ports.Take()
 	if err != nil {
 		return err
 	}
-	ha := loopback(port)
+	ha := faults.Loopback(port)
 	raw, err := c.proxy(ha)
 	if err != nil {
 		return err
@@ -89,32 +90,32 @@ func (c *cluster) wire(n *node) error {
 			return err
 		}
 		c.links[[2]int{n.id, other.id}] = p
-		peers = append(peers, p.addr())
+		peers = append(peers, p.Addr())
 	}
 	conn, err := grpcx.Dial(n.addr, grpcx.ClientOptions{})
 	if err != nil {
 		return err
 	}
 	c.conns = append(c.conns, conn)
-	return n.writeConfig(c.settings, ha, raw.addr(), peers)
+	return n.writeConfig(c.settings, ha, raw.Addr(), peers)
 }
 
-func (c *cluster) proxy(target string) (*proxy, error) {
-	port, err := c.ports.take()
+func (c *cluster) proxy(target string) (*faults.Link, error) {
+	port, err := c.ports.Take()
 	if err != nil {
 		return nil, err
 	}
-	p, err := newProxy(port, target)
+	p, err := faults.NewLink(port, target)
 	if err == nil {
-		c.served.Go(p.run)
+		c.served.Go(p.Run)
 	}
 	return p, err
 }
 
 func (c *cluster) close() {
 	for _, n := range c.nodes {
-		n.stop(false)
-		n.kill()
+		n.Freeze(false)
+		n.Kill()
 	}
 	if c.client != nil {
 		_ = c.client.Close() // nothing is sent any more
@@ -123,10 +124,10 @@ func (c *cluster) close() {
 		_ = conn.Close()
 	}
 	for _, p := range c.links {
-		p.close()
+		p.Close()
 	}
 	for _, p := range c.raw {
-		p.close()
+		p.Close()
 	}
 	c.served.Wait()
 }
@@ -173,14 +174,14 @@ const healTime = 60 * time.Second
 // heal undoes all faults.
 func (c *cluster) heal() error {
 	for _, p := range c.links {
-		p.heal()
+		p.Heal()
 	}
 	for _, p := range c.raw {
-		p.heal()
+		p.Heal()
 	}
 	for _, n := range c.nodes {
-		n.stop(false)
-		if err := n.start(); err != nil {
+		n.Freeze(false)
+		if err := n.Start(); err != nil {
 			return err
 		}
 	}
@@ -194,13 +195,13 @@ func (c *cluster) inSync(ctx context.Context) (int64, int, error) {
 	promote := time.Now().Add(3 * time.Second)
 	for next := 0; ; {
 		end, master, why := c.whole(ctx)
-		if why == "" {
-			return end, master, nil
-		}
 		for _, n := range c.nodes {
-			if err := n.death(); err != nil {
+			if err := n.Death(); err != nil {
 				return 0, 0, err
 			}
+		}
+		if why == "" {
+			return end, master, nil
 		}
 		if _, ok := c.master(ctx); !ok && time.Now().After(promote) {
 			// A demotion may have left the cluster without a master.
@@ -219,22 +220,22 @@ func (c *cluster) whole(ctx context.Context) (end int64, master int, why string)
 	for id, n := range c.nodes {
 		st, err := c.status(ctx, id)
 		if err != nil {
-			return 0, 0, fmt.Sprintf("%s: %v", n.name, err)
+			return 0, 0, fmt.Sprintf("%s: %v", n.Name, err)
 		}
 		w := st.GetWatermarks()
 		if id == 0 {
 			end = w.GetWrittenOffset()
 		}
 		if w.GetWrittenOffset() != end || w.GetDispatchedOffset() != end || w.GetReadableOffset() != end {
-			return 0, 0, fmt.Sprintf("%s: the end is %d on n0; %v", n.name, end, st)
+			return 0, 0, fmt.Sprintf("%s: the end is %d on n0; %v", n.Name, end, st)
 		}
 		if st.GetOpen() {
 			open, master = open+1, id
 			if st.GetInSyncSlaves() != copies-1 {
-				return 0, 0, fmt.Sprintf("%s: master with %d slaves in sync: %v", n.name, st.GetInSyncSlaves(), st)
+				return 0, 0, fmt.Sprintf("%s: master with %d slaves in sync: %v", n.Name, st.GetInSyncSlaves(), st)
 			}
 		} else if s := st.GetUpstream().GetState(); s != storagev1.LinkState_LINK_STATE_IN_SYNC {
-			why = fmt.Sprintf("%s: its link is %v: %v", n.name, s, st)
+			why = fmt.Sprintf("%s: its link is %v: %v", n.Name, s, st)
 		}
 	}
 	if open != 1 {

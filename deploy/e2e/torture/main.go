@@ -9,10 +9,12 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/tandemlog/tandem/deploy/e2e/faults"
 )
 
 func main() {
-	t := &torture{ports: newPorts(), faults: map[string]int{}, statuses: map[string]int{}}
+	t := &torture{ports: faults.NewPorts(), faults: map[string]int{}, statuses: map[string]int{}}
 	flag.StringVar(&t.bin, "bin", "bin", "folder of the binaries (make build)")
 	rounds := flag.Int("rounds", 20, "rounds of faults, 1 to 3 s each, and checks")
 	first := flag.Int("first", 1, "first round; the life of its cluster begins there")

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/tandemlog/tandem/deploy/e2e/faults"
 )
 
 // kind of a fault.
@@ -106,13 +108,13 @@ func (f fault) carryOut(ctx context.Context, c *cluster, count func(string)) {
 	count(string(f.kind))
 	switch f.kind {
 	case kill:
-		n.kill()
+		n.Kill()
 		pause(ctx, f.lasts)
-		_ = n.start() // heal starts it again and reports why not
+		_ = n.Start() // heal starts it again and reports why not
 	case freeze:
-		n.stop(true)
+		n.Freeze(true)
 		pause(ctx, f.lasts)
-		n.stop(false)
+		n.Freeze(false)
 	case promote:
 		if err := c.promote(ctx, id); err != nil {
 			count("promote refused")
@@ -131,7 +133,7 @@ func (f fault) carryOut(ctx context.Context, c *cluster, count func(string)) {
 		ps := f.disturb(c, id)
 		pause(ctx, f.lasts)
 		for _, p := range ps {
-			p.heal()
+			p.Heal()
 		}
 	}
 }
@@ -139,18 +141,18 @@ func (f fault) carryOut(ctx context.Context, c *cluster, count func(string)) {
 // overthrow promotes a slave while the master has what no slave has, and cannot be asked.
 func (f fault) overthrow(ctx context.Context, c *cluster, master, id int, count func(string)) {
 	old := c.nodes[master]
-	c.raw[master].stall()
+	c.raw[master].Hold(faults.Up, faults.Down)
 	alone := time.Duration(20+f.amount) * time.Millisecond // puts pile up
 	if f.amount%2 == 1 {
 		alone = slaveGone + f.lasts/2 // the master gives its slaves up
 	}
 	pause(ctx, alone)
-	var cut []*proxy
+	var cut []*faults.Link
 	switch f.kind {
 	case usurped:
-		old.kill()
+		old.Kill()
 	case overtaken:
-		old.stop(true)
+		old.Freeze(true)
 	default:
 		cut = fault{kind: cutLinks}.disturb(c, master)
 	}
@@ -159,15 +161,15 @@ func (f fault) overthrow(ctx context.Context, c *cluster, master, id int, count 
 	}
 	pause(ctx, f.lasts)
 	for _, p := range append(cut, c.raw[master]) {
-		p.heal()
+		p.Heal()
 	}
-	old.stop(false)
-	_ = old.start() // heal starts it again and reports why not
+	old.Freeze(false)
+	_ = old.Start() // heal starts it again and reports why not
 }
 
 // disturb does to the network what the fault says and returns the proxies to heal.
-func (f fault) disturb(c *cluster, id int) []*proxy {
-	ps := []*proxy{c.raw[id]}
+func (f fault) disturb(c *cluster, id int) []*faults.Link {
+	ps := []*faults.Link{c.raw[id]}
 	if f.kind == cutLinks || f.kind == stallAll || f.kind == slowAll {
 		for pair, p := range c.links {
 			if pair[0] == id || pair[1] == id {
@@ -178,13 +180,13 @@ func (f fault) disturb(c *cluster, id int) []*proxy {
 	for _, p := range ps {
 		switch f.kind {
 		case cutLinks, cutRaw:
-			p.cut()
+			p.Cut()
 		case tear:
-			p.cutAfter(f.amount)
+			p.CutAfter(f.amount)
 		case stallRaw, stallAll:
-			p.stall()
+			p.Hold(faults.Up, faults.Down)
 		case slowAll:
-			p.slow(time.Duration(f.amount) * time.Millisecond)
+			p.Slow(time.Duration(f.amount) * time.Millisecond)
 		case kill, freeze, promote, demotion, usurped, overtaken, parted: // no faults of the network
 		}
 	}

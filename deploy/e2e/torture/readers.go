@@ -78,7 +78,7 @@ func startReaders(ctx context.Context, c *cluster, from []int64) *reading {
 	rd := &reading{cancel: cancel}
 	for id := range c.nodes {
 		m := c.message(id)
-		rd.all = append(rd.all, newReader("reader of "+c.nodes[id].name, from, poll(func(ctx context.Context, req *client.GetRequest) (*client.GetResponse, error) {
+		rd.all = append(rd.all, newReader("reader of "+c.nodes[id].Name, from, poll(func(ctx context.Context, req *client.GetRequest) (*client.GetResponse, error) {
 			return m.Get(ctx, req)
 		})))
 	}

@@ -9,13 +9,15 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/tandemlog/tandem/deploy/e2e/faults"
 )
 
 // torture is a whole run.
 type torture struct {
 	bin, dir string
 	seed     uint64
-	ports    *ports
+	ports    *faults.Ports
 	verbose  bool
 
 	mu       sync.Mutex
@@ -121,11 +123,11 @@ func (t *torture) round(ctx context.Context, c *cluster, l *ledger, p plan, from
 		if err != nil {
 			return h, nil, err
 		}
-		h.checkPuts(n.name, got, l.puts, id == 0)
+		h.checkPuts(n.Name, got, l.puts, id == 0)
 		if id == 0 {
 			img, ends = got, got.ends()
 		} else if !slices.EqualFunc(img, got, slices.Equal[[]record]) {
-			h.violation("%s: its queues show other messages than those of n0", n.name)
+			h.violation("%s: its queues show other messages than those of n0", n.Name)
 		}
 	}
 	if err := h.checkBytes(ctx, c, end); err != nil {

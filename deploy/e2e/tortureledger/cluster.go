@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 
+	"github.com/tandemlog/tandem/deploy/e2e/faults"
 	ledgerv1 "github.com/tandemlog/tandem/gen/tandem/ledger/v1"
 	"github.com/tandemlog/tandem/pkg/grpcx"
 )
@@ -31,12 +32,18 @@ var (
 	hasty = timing{400 * time.Millisecond, 800 * time.Millisecond, 80 * time.Millisecond}
 )
 
+// node is one ledger process.
+type node struct {
+	faults.Process
+	addr string // gRPC, not through a link
+}
+
 // cluster is three nodes, the proxies between them and connections to each.
 type cluster struct {
 	timing
 	dir    string
 	nodes  []*node
-	links  map[[2]int]*proxy // from a node to another
+	links  map[[2]int]*faults.Link // from a node to another
 	conns  []*grpc.ClientConn
 	disk   *disk // of n0; nil: its disk is that of all
 	served sync.WaitGroup
@@ -44,22 +51,24 @@ type cluster struct {
 
 // newCluster starts three nodes, makes them a group and waits until it has a leader. With small, n0 has a disk of its own that can
 // be filled.
-func newCluster(ctx context.Context, bin, dir string, p *ports, t timing, small bool) (c *cluster, err error) {
-	c = &cluster{timing: t, dir: dir, links: map[[2]int]*proxy{}}
+func newCluster(ctx context.Context, bin, dir string, p *faults.Ports, t timing, small bool) (c *cluster, err error) {
+	c = &cluster{timing: t, dir: dir, links: map[[2]int]*faults.Link{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.close())
 		}
 	}()
 	for id := range copies {
-		port, err := p.take()
+		port, err := p.Take()
 		if err != nil {
 			return nil, err
 		}
 		name := "n" + strconv.Itoa(id)
 		n := &node{
-			name: name, bin: filepath.Join(bin, "ledger"), addr: loopback(port),
-			config: filepath.Join(dir, name+".yaml"), log: filepath.Join(dir, name+".log"),
+			Process: faults.Process{
+				Name: name, Bin: filepath.Join(bin, "ledger"), Config: filepath.Join(dir, name+".yaml"), Log: filepath.Join(dir, name+".log"),
+			},
+			addr: faults.Loopback(port),
 		}
 		c.nodes = append(c.nodes, n)
 		if err := os.MkdirAll(c.data(id), 0o755); err != nil {
@@ -75,7 +84,7 @@ func newCluster(ctx context.Context, bin, dir string, p *ports, t timing, small 
 		if err := c.wire(id, p); err != nil {
 			return nil, err
 		}
-		if err := n.start(); err != nil {
+		if err := n.Start(); err != nil {
 			return nil, err
 		}
 	}
@@ -83,27 +92,27 @@ func newCluster(ctx context.Context, bin, dir string, p *ports, t timing, small 
 }
 
 // data is the folder of a node.
-func (c *cluster) data(id int) string { return filepath.Join(c.dir, c.nodes[id].name) }
+func (c *cluster) data(id int) string { return filepath.Join(c.dir, c.nodes[id].Name) }
 
 // wire makes what leads from one node to the others, and writes its configuration.
-func (c *cluster) wire(id int, p *ports) error {
+func (c *cluster) wire(id int, p *faults.Ports) error {
 	peers := make([]string, copies)
 	for to, other := range c.nodes {
 		addr := other.addr
 		if to != id {
-			port, err := p.take()
+			port, err := p.Take()
 			if err != nil {
 				return err
 			}
-			link, err := newProxy(port, other.addr)
+			link, err := faults.NewLink(port, other.addr)
 			if err != nil {
 				return err
 			}
 			c.links[[2]int{id, to}] = link
-			c.served.Go(link.run)
-			addr = link.addr()
+			c.served.Go(link.Run)
+			addr = link.Addr()
 		}
-		peers[to] = other.name + "-" + addr
+		peers[to] = other.Name + "-" + addr
 	}
 	n := c.nodes[id]
 	// A node that comes back must not have to wait for the pause after the last failure to connect.
@@ -116,7 +125,7 @@ func (c *cluster) wire(id int, p *ports) error {
 		return err
 	}
 	c.conns = append(c.conns, conn)
-	return os.WriteFile(n.config, []byte(c.config(id, peers)), 0o600)
+	return os.WriteFile(n.Config, []byte(c.config(id, peers)), 0o600)
 }
 
 // config is a node's configuration: files so small that windows fill several.
@@ -133,7 +142,7 @@ maxElectionTimeout: %v
 heartBeatTimeInterval: %v
 telemetry:
   debugListen: 127.0.0.1:0
-`, c.nodes[id].name, strings.Join(peers, ", "), c.data(id), c.nodes[id].addr, c.least, c.most, c.heartbeat)
+`, c.nodes[id].Name, strings.Join(peers, ", "), c.data(id), c.nodes[id].addr, c.least, c.most, c.heartbeat)
 }
 
 // restTime is how long the nodes may take to come to rest once nothing is in their way.
@@ -217,7 +226,7 @@ func (c *cluster) awaitLeader(ctx context.Context, after int64) (id int, term in
 // heal undoes all faults.
 func (c *cluster) heal() error {
 	for _, p := range c.links {
-		p.heal()
+		p.Heal()
 	}
 	if c.disk != nil {
 		if err := c.disk.free(); err != nil {
@@ -225,8 +234,8 @@ func (c *cluster) heal() error {
 		}
 	}
 	for _, n := range c.nodes {
-		n.freeze(false)
-		if err := n.start(); err != nil {
+		n.Freeze(false)
+		if err := n.Start(); err != nil {
 			return err
 		}
 	}
@@ -236,7 +245,7 @@ func (c *cluster) heal() error {
 func (c *cluster) deaths() error {
 	var all error
 	for _, n := range c.nodes {
-		all = errors.Join(all, n.death())
+		all = errors.Join(all, n.Death())
 	}
 	return all
 }
@@ -247,7 +256,7 @@ func (c *cluster) atRest(ctx context.Context) (int64, error) {
 	return c.settled(ctx, func(all []*ledgerv1.StatusResponse) (int64, string) {
 		for id, st := range all {
 			if st.GetLastIndex() != all[0].GetLastIndex() || st.GetCommittedIndex() != st.GetLastIndex() {
-				return 0, fmt.Sprintf("%s: %v", c.nodes[id].name, st)
+				return 0, fmt.Sprintf("%s: %v", c.nodes[id].Name, st)
 			}
 		}
 		return all[0].GetLastIndex(), ""
@@ -265,7 +274,7 @@ func (c *cluster) settled(ctx context.Context, ok func([]*ledgerv1.StatusRespons
 			var last int64
 			if last, why = ok(all); why == "" {
 				for _, n := range c.nodes {
-					n.excuse(false)
+					n.Excuse(false)
 				}
 				return last, c.deaths()
 			}
@@ -275,7 +284,7 @@ func (c *cluster) settled(ctx context.Context, ok func([]*ledgerv1.StatusRespons
 		}
 		// One that ended on a full disk is started again.
 		for _, n := range c.nodes {
-			if err := n.start(); err != nil {
+			if err := n.Start(); err != nil {
 				return 0, err
 			}
 		}
@@ -294,16 +303,16 @@ func (c *cluster) whole(all []*ledgerv1.StatusResponse) string {
 	for id, st := range all {
 		switch {
 		case st == nil:
-			return c.nodes[id].name + " does not answer"
+			return c.nodes[id].Name + " does not answer"
 		case !st.GetVoter() || st.GetLeader() == "" || st.GetTerm() != all[0].GetTerm():
-			return fmt.Sprintf("%s: %v", c.nodes[id].name, st)
+			return fmt.Sprintf("%s: %v", c.nodes[id].Name, st)
 		case st.GetRole() != ledgerv1.Role_ROLE_LEADER:
 			continue
 		}
 		leaders++
 		for _, f := range st.GetFollowers() {
 			if f.GetState() != ledgerv1.PushState_PUSH_STATE_APPEND || f.GetLag() > closely || f.GetLearner() {
-				return fmt.Sprintf("%s: %v", c.nodes[id].name, st)
+				return fmt.Sprintf("%s: %v", c.nodes[id].Name, st)
 			}
 		}
 	}
@@ -317,14 +326,14 @@ func (c *cluster) whole(all []*ledgerv1.StatusResponse) string {
 func (c *cluster) inspect(ctx context.Context) error {
 	var failed error
 	for _, n := range c.nodes {
-		if err := n.terminate(); err != nil {
+		if err := n.Terminate(restTime); err != nil {
 			failed = errors.Join(failed, err)
 		}
 	}
 	for id, n := range c.nodes {
-		out, err := exec.CommandContext(ctx, n.bin, "check", c.data(id)).CombinedOutput()
+		out, err := exec.CommandContext(ctx, n.Bin, "check", c.data(id)).CombinedOutput()
 		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("%s: ledger check: %w: %s", n.name, err, strings.TrimSpace(string(out))))
+			failed = errors.Join(failed, fmt.Errorf("%s: ledger check: %w: %s", n.Name, err, strings.TrimSpace(string(out))))
 		}
 	}
 	return failed
@@ -332,13 +341,13 @@ func (c *cluster) inspect(ctx context.Context) error {
 
 func (c *cluster) close() error {
 	for _, n := range c.nodes {
-		n.kill()
+		n.Kill()
 	}
 	for _, conn := range c.conns {
 		_ = conn.Close() // nothing is sent any more
 	}
 	for _, p := range c.links {
-		p.close()
+		p.Close()
 	}
 	c.served.Wait()
 	if c.disk != nil {

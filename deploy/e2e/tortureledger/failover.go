@@ -182,12 +182,12 @@ func (c *cluster) killOne(ctx context.Context, w *writers) (time.Duration, error
 		return 0, err
 	}
 	began := time.Now()
-	c.nodes[leader].kill()
+	c.nodes[leader].Kill()
 	at, err := w.newTerm(wait, term)
 	if err != nil {
-		return 0, fmt.Errorf("no append was acknowledged %v after %s was killed: %w", restTime, c.nodes[leader].name, err)
+		return 0, fmt.Errorf("no append was acknowledged %v after %s was killed: %w", restTime, c.nodes[leader].Name, err)
 	}
-	if err := c.nodes[leader].start(); err != nil {
+	if err := c.nodes[leader].Start(); err != nil {
 		return 0, err
 	}
 	return at.Sub(began), c.following(ctx)
@@ -241,7 +241,7 @@ func (t *torture) cutOne(ctx context.Context, c *cluster, w *writers, k kind, aw
 	links := fault{kind: k}.disturb(c, cut)
 	pause(ctx, away)
 	for _, p := range links {
-		p.heal()
+		p.Heal()
 	}
 	healed := time.Now()
 	if err := c.following(ctx); err != nil {

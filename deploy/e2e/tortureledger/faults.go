@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tandemlog/tandem/deploy/e2e/faults"
 	ledgerv1 "github.com/tandemlog/tandem/gen/tandem/ledger/v1"
 )
 
@@ -34,25 +35,25 @@ func (f fault) carryOut(ctx context.Context, c *cluster, count func(string)) {
 	case kill, killTwo, killAll:
 		f.kills(ctx, c, id)
 	case freeze:
-		c.nodes[id].freeze(true)
+		c.nodes[id].Freeze(true)
 		pause(ctx, f.lasts)
-		c.nodes[id].freeze(false)
+		c.nodes[id].Freeze(false)
 	case usurp:
-		c.nodes[leader].freeze(true)
+		c.nodes[leader].Freeze(true)
 		wait, cancel := context.WithTimeout(ctx, 4*c.most)
 		_, _, _ = c.awaitLeader(wait, term) // or nobody could be elected for now
 		cancel()
 		pause(ctx, f.lasts/4)
-		c.nodes[leader].freeze(false)
+		c.nodes[leader].Freeze(false)
 	case transfer:
 		call, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		_, err := ledgerv1.NewElectionServiceClient(c.conns[leader]).TransferLeadership(call, &ledgerv1.TransferLeadershipRequest{Target: c.nodes[id].name})
+		_, err := ledgerv1.NewElectionServiceClient(c.conns[leader]).TransferLeadership(call, &ledgerv1.TransferLeadershipRequest{Target: c.nodes[id].Name})
 		if err != nil {
 			count("transfers refused")
 		}
 	case fullDisk:
-		c.nodes[0].excuse(true)
+		c.nodes[0].Excuse(true)
 		_ = c.disk.fill() // heal reports what is wrong with the disk
 		pause(ctx, f.lasts)
 		_ = c.disk.free()
@@ -60,7 +61,7 @@ func (f fault) carryOut(ctx context.Context, c *cluster, count func(string)) {
 		links := f.disturb(c, id)
 		pause(ctx, f.lasts)
 		for _, p := range links {
-			p.heal()
+			p.Heal()
 		}
 	}
 }
@@ -68,39 +69,38 @@ func (f fault) carryOut(ctx context.Context, c *cluster, count func(string)) {
 func (f fault) kills(ctx context.Context, c *cluster, id int) {
 	n := map[kind]int{kill: 1, killTwo: 2, killAll: 3}[f.kind]
 	for i := range n {
-		c.nodes[(id+i)%copies].kill()
+		c.nodes[(id+i)%copies].Kill()
 	}
 	pause(ctx, f.lasts)
 	for i := range n {
-		_ = c.nodes[(id+i)%copies].start() // heal starts it again and reports why not
+		_ = c.nodes[(id+i)%copies].Start() // heal starts it again and reports why not
 	}
 }
 
 // disturb does to the links of a node what the fault says, and returns those to heal.
-func (f fault) disturb(c *cluster, id int) []*proxy {
-	var all []*proxy
+func (f fault) disturb(c *cluster, id int) []*faults.Link {
+	var all []*faults.Link
 	for pair, p := range c.links {
 		away := pair[0] == id // it dialled
 		if !away && pair[1] != id {
 			continue
 		}
 		all = append(all, p)
-		to, back := up, down // the ways to and from the node
+		to, back := faults.Up, faults.Down // the ways to and from the node
 		if away {
-			to, back = down, up
+			to, back = faults.Down, faults.Up
 		}
 		switch f.kind {
 		case cutOff:
-			p.cut()
+			p.Cut()
 		case isolate:
-			p.hold(to)
-			p.hold(back)
+			p.Hold(to, back)
 		case deafen:
-			p.hold(to)
+			p.Hold(to)
 		case mute:
-			p.hold(back)
+			p.Hold(back)
 		case slow:
-			p.slow(time.Duration(f.amount) * time.Millisecond)
+			p.Slow(time.Duration(f.amount) * time.Millisecond)
 		case kill, killTwo, killAll, freeze, usurp, transfer, fullDisk: // no faults of links
 		}
 	}

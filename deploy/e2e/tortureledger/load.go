@@ -221,11 +221,11 @@ func (c *cluster) readLog(ctx context.Context, id int, from, to int64) ([]entry,
 			Index: from, MaxEntries: int32(min(to-from+1, 4096)), MaxBytes: 1 << 20, Consistency: ledgerv1.Consistency_CONSISTENCY_LOCAL, //nolint:gosec // bounded
 		})
 		if err != nil {
-			return nil, fmt.Errorf("%s: read its log from %d: %w", c.nodes[id].name, from, err)
+			return nil, fmt.Errorf("%s: read its log from %d: %w", c.nodes[id].Name, from, err)
 		}
 		es, err := entriesOf(resp.GetEntries())
 		if err != nil || len(es) == 0 {
-			return nil, fmt.Errorf("%s: read its log from %d: %d entries, %w", c.nodes[id].name, from, len(es), err)
+			return nil, fmt.Errorf("%s: read its log from %d: %d entries, %w", c.nodes[id].Name, from, len(es), err)
 		}
 		all = append(all, es...)
 		from = resp.GetNextIndex()

@@ -9,10 +9,12 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/tandemlog/tandem/deploy/e2e/faults"
 )
 
 func main() {
-	t := &torture{ports: newPorts(), faults: map[string]int{}, errors: map[string]int{}, began: time.Now()}
+	t := &torture{ports: faults.NewPorts(), faults: map[string]int{}, errors: map[string]int{}, began: time.Now()}
 	flag.StringVar(&t.bin, "bin", "bin", "folder of the binaries (make build)")
 	lasts := flag.Duration("duration", 10*time.Minute, "how long, in windows of 3 to 8 s of faults, and checks")
 	first := flag.Int("first", 1, "first window; the life of its cluster begins there")

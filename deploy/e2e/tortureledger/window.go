@@ -10,13 +10,15 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/tandemlog/tandem/deploy/e2e/faults"
 )
 
 // torture is a whole run.
 type torture struct {
 	bin, dir string
 	seed     uint64
-	ports    *ports
+	ports    *faults.Ports
 	verbose  bool
 	began    time.Time
 
@@ -131,11 +133,11 @@ func (c *cluster) readAll(ctx context.Context, b *book, from, last int64) error 
 		}
 		if id == 0 {
 			if err := b.add(log); err != nil {
-				return fmt.Errorf("%s: %w", n.name, err)
+				return fmt.Errorf("%s: %w", n.Name, err)
 			}
 		}
 		if differ := sameLog(b.entries[from:], log); differ != "" {
-			return fmt.Errorf("%s shows another log than n0: %s", n.name, differ)
+			return fmt.Errorf("%s shows another log than n0: %s", n.Name, differ)
 		}
 	}
 	return nil
@@ -149,7 +151,7 @@ func (t *torture) endOfLife(ctx context.Context, c *cluster, b *book) error {
 			return err
 		}
 		if differ := sameLog(b.entries, log); differ != "" {
-			return fmt.Errorf("%s: what was committed has changed: %s", n.name, differ)
+			return fmt.Errorf("%s: what was committed has changed: %s", n.Name, differ)
 		}
 	}
 	t.entries += len(b.entries)
