@@ -5,8 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -46,7 +44,7 @@ func parseFlags[C any](spec *Spec[C], s *settings, p *process) (*flagValues, int
 	case err != nil:
 		return nil, p.fail(spec.Name, ExitConfig, flagError(err, fs, s))
 	case len(v.args) > 0 && !slices.ContainsFunc(spec.Commands, func(c Command[C]) bool { return c.Name == v.args[0] }):
-		return nil, p.fail(spec.Name, ExitConfig, fmt.Errorf("unexpected argument %q; %s runs without one, see -help", v.args[0], spec.Name))
+		return nil, p.fail(spec.Name, ExitConfig, argumentError(spec, v.args[0]))
 	}
 	return v, ExitOK
 }
@@ -71,6 +69,18 @@ func flagError(err error, fs *flag.FlagSet, s *settings) error {
 	return fmt.Errorf("unknown flag -%s; see -help", name)
 }
 
+// argumentError says what an unknown command may have meant.
+func argumentError[C any](spec *Spec[C], arg string) error {
+	var names []string
+	for _, c := range spec.Commands {
+		names = append(names, c.Name)
+	}
+	if near := nearest.To(arg, names); near != "" {
+		return fmt.Errorf("there is no command %q; did you mean %s?", arg, near)
+	}
+	return fmt.Errorf("unexpected argument %q; %s runs without one, see -help", arg, spec.Name)
+}
+
 func usage[C any](spec *Spec[C], fs *flag.FlagSet, w io.Writer) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\nUsage: %s [flags]\n", spec.Summary, spec.Name)
@@ -88,22 +98,4 @@ func usage[C any](spec *Spec[C], fs *flag.FlagSet, w io.Writer) {
 		"  -set telemetry.logLevel=debug\n-print-config shows all keys. Without a file the defaults run.\n",
 		prefix, prefix, prefix, configVar)
 	_, _ = io.WriteString(w, b.String())
-}
-
-// buildVersion is the version that the go command put into the binary.
-func buildVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	version := info.Main.Version
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-			version += " " + s.Value[:12]
-		}
-	}
-	if version == "" {
-		version = "devel"
-	}
-	return version + " " + runtime.Version()
 }

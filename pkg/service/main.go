@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/service/build"
 	"github.com/tandemlog/tandem/pkg/telemetry"
 )
 
@@ -115,7 +116,7 @@ type process struct {
 
 func run[C any](spec Spec[C], p *process) int {
 	if spec.Version == "" {
-		spec.Version = buildVersion()
+		spec.Version = build.Version()
 	}
 	cfg := new(C)
 	if spec.NewConfig != nil {

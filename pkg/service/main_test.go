@@ -277,6 +277,7 @@ func TestFlags(t *testing.T) {
 		{"good", "-listenPort 1", ExitConfig, "", "did you mean -set ha.listenPort=VALUE?"},
 		{"good", "-zzzzzzzz", ExitConfig, "", "see -help"},
 		{"good", "start", ExitConfig, "", `unexpected argument "start"`},
+		{"good", "chekc /data", ExitConfig, "", `storage: there is no command "chekc"; did you mean check?`},
 		{"good", "-set brokerName=q check a b", ExitOK, "q [a b]", ""},
 		{"sick", "check", ExitFatal, "", "storage: the folder is broken"},
 	} {

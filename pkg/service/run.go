@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -64,7 +65,7 @@ func runService[C any](spec *Spec[C], cfg *C, flags *flagValues, p *process) int
 	if len(flags.args) > 0 {
 		for _, c := range spec.Commands {
 			if c.Name == flags.args[0] {
-				if err := c.Run(ctx, cfg, flags.args[1:], p.stdout); err != nil {
+				if err := c.Run(ctx, cfg, flags.args[1:], p.stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
 					return p.fail(spec.Name, commandCode(err), err)
 				}
 			}

@@ -40,7 +40,7 @@ func TestRandomSchedules(t *testing.T) {
 			w.run()
 			all.add(&w.counts)
 			if t.Failed() {
-				t.Logf("schedule %d:\n%s", seed, w.events.tail(1 << 15))
+				t.Logf("schedule %d:\n%s", seed, w.events.tail(1<<15))
 			}
 		})
 		if t.Failed() {

@@ -38,6 +38,8 @@ type fakeMaster struct {
 	// answer sends a transfer of a kind; nil: the table.
 	answer func(ctx context.Context, k entry.Kind, t *table.Table, send sender) error
 	over   chan struct{} // ends watch streams
+	// check answers for a kind; nil: it has changed.
+	check func(k entry.Kind, deltas bool) *configsyncv1.KindCheck
 }
 
 type sender func(h *configsyncv1.TransferHeader, chunk []byte) error
@@ -81,6 +83,10 @@ func (f *fakeMaster) Check(_ context.Context, req *configsyncv1.CheckRequest) (*
 	defer f.mu.Unlock()
 	resp := &configsyncv1.CheckResponse{Epoch: f.epoch, Leading: true, NodeId: 9}
 	for _, v := range req.GetVersions() {
+		if f.check != nil {
+			resp.Kinds = append(resp.Kinds, f.check(entry.Kind(v.GetKind()), req.GetDeltas()))
+			continue
+		}
 		resp.Kinds = append(resp.Kinds, &configsyncv1.KindCheck{Kind: v.GetKind(), Result: configsyncv1.CheckResult_CHECK_RESULT_CHANGED})
 	}
 	return resp, nil

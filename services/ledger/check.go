@@ -4,23 +4,23 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/service"
+	"github.com/tandemlog/tandem/pkg/service/checkargs"
 	"github.com/tandemlog/tandem/pkg/vfs"
 	"github.com/tandemlog/tandem/services/ledger/internal/check"
 	"github.com/tandemlog/tandem/services/ledger/internal/entrylog"
 )
 
-// checkCommand is `ledger check`: exit code 0 when the folder is sound, 1 when it is damaged, 2 when the command line is wrong.
+// checkCommand is `ledger check`.
 func checkCommand() service.Command[Config] {
 	return service.Command[Config]{
-		Name: "check", Args: "[-json] [DIR]",
-		Summary: "check the entries, the index and the promises of a stopped ledger or DLedger node (default: storePath); changes nothing",
+		Name: "check", Args: checkargs.Usage,
+		Summary: "check the entries, the index and the promises of a stopped ledger or DLedger node (default: storePath); changes nothing;\n                exit code 0 sound, 1 damaged, 2 usage, 3 not checked (in use, not readable)",
 		Run: func(ctx context.Context, c *Config, args []string, out io.Writer) error {
 			return runCheck(ctx, vfs.OS(), c, args, out)
 		},
@@ -30,22 +30,16 @@ func checkCommand() service.Command[Config] {
 var errDamaged = errdefs.New(errdefs.DataLoss, "DAMAGED", "the folder is damaged").
 	WithRemedy("move it away and start the node empty: it copies the log from the group and votes again when it has caught up")
 
+const checkUsage = `Checks the entries, the index and the promises in DIR (default: storePath) of a stopped ledger or DLedger node and changes nothing.
+-json writes one JSON object a line. Exit code: 0 sound; 1 damaged; 2 the command line is wrong, or DIR holds no ledger; 3 it could
+not be checked: a process uses the folder, or it cannot be read.`
+
 func runCheck(ctx context.Context, fsys vfs.FS, c *Config, args []string, out io.Writer) error {
-	fs := flag.NewFlagSet("check", flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
-	asJSON := fs.Bool("json", false, "one JSON object a line")
-	if err := fs.Parse(args); err != nil {
-		return errdefs.Invalid("check", "%v; usage: ledger check [-json] [DIR]", err)
+	dir, asJSON, err := checkargs.Read("ledger", checkUsage, c.StorePath, args, out)
+	if err != nil {
+		return err
 	}
-	dir := c.StorePath
-	switch fs.NArg() {
-	case 0:
-	case 1:
-		dir = fs.Arg(0)
-	default:
-		return errdefs.Invalid("check", "takes one folder, not %d; usage: ledger check [-json] [DIR]", fs.NArg())
-	}
-	p := &printer{out: out, json: *asJSON}
+	p := &printer{out: out, json: asJSON}
 	began := time.Now()
 	r, err := check.Folder(ctx, fsys, dir, p.finding)
 	if err != nil {

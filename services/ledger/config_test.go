@@ -12,7 +12,6 @@ import (
 	"math/big"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -26,6 +25,7 @@ import (
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/peercert"
 	"github.com/tandemlog/tandem/pkg/service"
+	"github.com/tandemlog/tandem/pkg/service/servicetest"
 	"github.com/tandemlog/tandem/pkg/testkit"
 	"github.com/tandemlog/tandem/pkg/vfs"
 )
@@ -57,8 +57,8 @@ func TestTheExampleHasEveryKey(t *testing.T) {
 	run := func(args ...string) string {
 		t.Helper()
 		var out bytes.Buffer
-		cmd := exec.Command(os.Args[0], args...) //nolint:gosec // this binary
-		cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), childVar+"=1"), &out, &out
+		cmd := servicetest.Command(childVar, args...)
+		cmd.Stdout, cmd.Stderr = &out, &out
 		if err := cmd.Run(); err != nil {
 			t.Errorf("%v: %v\n%s", args, err, out.String())
 		}

@@ -1,32 +1,26 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
-	"reflect"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
 
 	ledgerv1 "github.com/tandemlog/tandem/gen/tandem/ledger/v1"
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/grpcx"
 	"github.com/tandemlog/tandem/pkg/service"
-	"github.com/tandemlog/tandem/pkg/telemetry"
+	"github.com/tandemlog/tandem/pkg/service/servicetest"
 	"github.com/tandemlog/tandem/pkg/testkit"
 	"github.com/tandemlog/tandem/pkg/vfs"
 	"github.com/tandemlog/tandem/pkg/vfs/memfs"
@@ -47,56 +41,15 @@ type seat struct {
 	t   testing.TB
 	cfg *Config
 	fs  vfs.FS
-	mem *memfs.FS // fs, where it is in memory
-	log *record   // what it has logged
+	mem *memfs.FS           // fs, where it is in memory
+	log *servicetest.Record // what it has logged
 
-	app  *app          // in this process, while it runs
-	stop func() error  // ends it and returns what Serve did
-	over chan struct{} // closed when it has ended, by itself too
+	app  *app            // in this process, while it runs
+	stop func() error    // ends it and returns what Serve did
+	over <-chan struct{} // closed when it has ended, by itself too
 
 	cmd  *exec.Cmd // as a child, while it runs
 	conn *grpc.ClientConn
-}
-
-// record keeps the last of what a node logs.
-type record struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (r *record) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.buf.Write(p)
-}
-
-func (r *record) String() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.buf.String()
-}
-
-// given are the addresses that freeAddr has returned: a node that is down keeps its own.
-var given sync.Map
-
-// freeAddr returns a loopback address that nobody listens on, below the ports that connections take by themselves.
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	for range 1000 {
-		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(12000+rand.IntN(20000)))
-		if _, taken := given.LoadOrStore(addr, true); taken {
-			continue
-		}
-		var lc net.ListenConfig
-		if ln, err := lc.Listen(t.Context(), "tcp", addr); err == nil {
-			if err := ln.Close(); err != nil {
-				t.Fatal(err)
-			}
-			return addr
-		}
-	}
-	t.Fatal("no free port")
-	return ""
 }
 
 // newGroup makes the configurations of a group of n in memory, not started and not bootstrapped.
@@ -106,9 +59,9 @@ func newGroup(t testing.TB, n int, change ...func(*Config)) []*seat {
 	var peers []string
 	for i := range n {
 		mem := memfs.New()
-		s := &seat{t: t, cfg: defaultConfig(), fs: mem, mem: mem, log: &record{}}
+		s := &seat{t: t, cfg: defaultConfig(), fs: mem, mem: mem, log: &servicetest.Record{}}
 		c := s.cfg
-		c.Group, c.SelfID, c.Listen, c.StorePath = "test", "n"+strconv.Itoa(i), freeAddr(t), "/n"+strconv.Itoa(i)
+		c.Group, c.SelfID, c.Listen, c.StorePath = "test", "n"+strconv.Itoa(i), servicetest.FreeAddr(t), "/n"+strconv.Itoa(i)
 		c.MappedFileSizeForEntryData, c.MappedFileSizeForEntryIndex = 256<<10, 64<<10
 		// Longer than a busy machine keeps a process waiting; elections are hurried, and one who is alone has nobody to lose to.
 		c.MinElectionTimeout, c.MaxElectionTimeout, c.HeartBeatTimeInterval = 6*time.Second, 8*time.Second, 100*time.Millisecond
@@ -199,36 +152,15 @@ func (s *seat) tryStart() error {
 		return err
 	}
 	cfg.Telemetry.LogWriter = s.log
-	ctx, cancel := context.WithCancel(context.Background())
-	tel, err := telemetry.Open(ctx, "tandem-ledger", "test", cfg.Telemetry)
-	if err != nil {
-		cancel()
-		return err
-	}
-	env := &service.Env{Telemetry: tel, Name: "ledger", Version: "test", Budget: cfg.ShutdownTimeout}
-	a := &app{cfg: &cfg, env: env, fs: s.fs}
-	built, ended, over := make(chan struct{}), make(chan error, 1), make(chan struct{})
-	go func() {
-		ended <- service.Serve(ctx, env, func(context.Context) ([]service.Actor, error) {
-			actors, err := a.build()
-			if err == nil {
-				close(built)
-			}
-			return actors, err
-		})
-		close(over)
-	}()
-	select {
-	case <-built:
-	case err := <-ended:
-		cancel()
-		return err
-	}
-	s.app, s.over = a, over
-	s.stop = sync.OnceValue(func() error {
-		cancel()
-		return <-ended
+	a := &app{cfg: &cfg, fs: s.fs}
+	running, err := servicetest.Serve("ledger", cfg.Common, func(env *service.Env) ([]service.Actor, error) {
+		a.env = env
+		return a.build()
 	})
+	if err != nil {
+		return err
+	}
+	s.app, s.stop, s.over = a, running.Stop, running.Over()
 	s.dial()
 	return nil
 }
@@ -236,16 +168,7 @@ func (s *seat) tryStart() error {
 // dial makes a plain gRPC client, as anybody's.
 func (s *seat) dial() {
 	s.t.Helper()
-	var err error
-	s.conn, err = grpc.NewClient(s.cfg.Listen, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)),
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond},
-			MinConnectTimeout: testkit.Patience,
-		}))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	s.conn = servicetest.Dial(s.t, s.cfg.Listen)
 }
 
 func (s *seat) hangUp() {
@@ -294,13 +217,9 @@ func (s *seat) wipe() {
 // spawn starts the node as a child.
 func (s *seat) spawn() *seat {
 	s.t.Helper()
-	s.cmd = exec.Command(os.Args[0], settings(s.cfg)...) //nolint:gosec // this binary
-	s.cmd.Env = append(os.Environ(), childVar+"=1")
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	s.cmd = servicetest.Command(childVar, servicetest.Settings(s.cfg, defaultConfig())...)
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	servicetest.Fork(s.t, s.cmd)
 	s.dial()
 	return s
 }
@@ -309,43 +228,7 @@ func (s *seat) spawn() *seat {
 func (s *seat) signal(sig syscall.Signal) error {
 	cmd := s.cmd
 	s.cmd = nil
-	if err := cmd.Process.Signal(sig); err != nil {
-		s.t.Errorf("signal: %v", err)
-	}
-	return cmd.Wait()
-}
-
-// settings are the -set flags that make the default configuration this one.
-func settings(c *Config) []string {
-	var args []string
-	var walk func(prefix string, have, std reflect.Value)
-	walk = func(prefix string, have, std reflect.Value) {
-		for i := range have.NumField() {
-			f := have.Type().Field(i)
-			name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-			if !f.IsExported() || name == "-" {
-				continue
-			}
-			h, d := have.Field(i), std.Field(i)
-			switch {
-			case f.Anonymous:
-				walk(prefix, h, d)
-			case f.Type.Kind() == reflect.Struct:
-				walk(prefix+name+".", h, d)
-			case reflect.DeepEqual(h.Interface(), d.Interface()):
-			case f.Type.Kind() == reflect.Slice:
-				var list []string
-				for j := range h.Len() {
-					list = append(list, fmt.Sprint(h.Index(j).Interface()))
-				}
-				args = append(args, "-set", prefix+name+"="+strings.Join(list, ","))
-			default:
-				args = append(args, "-set", fmt.Sprintf("%s%s=%v", prefix, name, h.Interface()))
-			}
-		}
-	}
-	walk("", reflect.ValueOf(*c), reflect.ValueOf(*defaultConfig()))
-	return args
+	return servicetest.End(s.t, cmd, sig)
 }
 
 func (s *seat) admin() ledgerv1.LedgerAdminServiceClient {

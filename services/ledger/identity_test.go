@@ -5,6 +5,7 @@ import (
 
 	ledgerv1 "github.com/tandemlog/tandem/gen/tandem/ledger/v1"
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/service/servicetest"
 )
 
 // TestAFolderOfAnother: a node keeps promises in its own name, to the members that its group began with. With another name or other
@@ -34,7 +35,7 @@ func TestAFolderOfAnother(t *testing.T) {
 		}
 	}
 	*s.cfg = as
-	s.cfg.Listen = freeAddr(t) // the machine has a new address
+	s.cfg.Listen = servicetest.FreeAddr(t) // the machine has a new address
 	for _, o := range g {
 		o.end()
 		o.cfg.Peers = []string{s.cfg.SelfID + "-" + s.cfg.Listen, g[1].cfg.SelfID + "-" + g[1].cfg.Listen, g[2].cfg.SelfID + "-" + g[2].cfg.Listen}
@@ -42,6 +43,7 @@ func TestAFolderOfAnother(t *testing.T) {
 	}
 	hurry(g)
 	c.put(g, "y")
+	leader(t, g).await("a lease", (*ledgerv1.StatusResponse).GetLease)
 }
 
 // TestBootstrapAsksForNames: no group is begun where the address of a member is that of another.

@@ -7,13 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/goccy/go-yaml"
 
 	configsyncv1 "github.com/tandemlog/tandem/gen/tandem/configsync/v1"
 	"github.com/tandemlog/tandem/pkg/client/config"
-	"github.com/tandemlog/tandem/pkg/errdefs"
 )
 
 // configNodeConfig is the part of a config sync node's configuration that the playground sets.
@@ -75,26 +73,9 @@ func (p *playground) awaitStorages(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = c.Close() }() // nothing is lost by a failed goodbye
-	told := ""
-	for {
-		now := tableProgress(p.a.configNodes(c).ask(ctx))
-		if now == "" {
-			return nil
-		}
-		if now != told && ctx.Err() == nil {
-			say(p.a.errOut, "  "+now)
-			told = now
-		}
-		select {
-		case n := <-p.exits:
-			return errdefs.Newf(errdefs.Internal, "NODE_ENDED", "%s has ended: %s%s", n.name, n.ended(), lastLines(n.logFile)).
-				WithRemedy("see %s and %s", n.logFile, n.config)
-		case <-ctx.Done():
-			return errdefs.Newf(errdefs.DeadlineExceeded, "NOT_IN_SYNC", "not all tables were in sync in time: %s", orDash(told)).
-				WithRemedy("give it more with --ready-timeout; the logs are under %s", p.f.dir)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+	return p.await(ctx, "not all tables were in sync in time", func(string) (string, error) {
+		return tableProgress(p.a.configNodes(c).ask(ctx)), nil
+	})
 }
 
 // tableProgress says what config sync is waiting for, or nothing.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/goccy/go-yaml"
 
@@ -88,32 +87,14 @@ func (p *playground) awaitGroup(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = c.Close() }() // nothing is lost by a failed goodbye
-	told := ""
-	for {
+	return p.await(ctx, "not all nodes followed a leader in time", func(string) (string, error) {
 		all := p.a.members(c).ask(ctx)
 		now := groupProgress(all)
-		switch {
-		case now == "":
-			return nil
-		case newGroup(all):
-			if now, err = p.bootstrap(ctx, c); err != nil {
-				return err
-			}
+		if now != "" && newGroup(all) {
+			return p.bootstrap(ctx, c)
 		}
-		if now != told && ctx.Err() == nil {
-			say(p.a.errOut, "  "+now)
-			told = now
-		}
-		select {
-		case n := <-p.exits:
-			return errdefs.Newf(errdefs.Internal, "NODE_ENDED", "%s has ended: %s%s", n.name, n.ended(), lastLines(n.logFile)).
-				WithRemedy("see %s and %s", n.logFile, n.config)
-		case <-ctx.Done():
-			return errdefs.Newf(errdefs.DeadlineExceeded, "NOT_IN_SYNC", "not all nodes followed a leader in time: %s", orDash(told)).
-				WithRemedy("give it more with --ready-timeout; the logs are under %s", p.f.dir)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+		return now, nil
+	})
 }
 
 // newGroup says whether all members answer, and none has been part of a group.

@@ -234,13 +234,30 @@ func (p *playground) awaitSync(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	told := ""
-	for {
+	return p.await(ctx, "not all nodes were in sync in time", func(told string) (string, error) {
 		st, err := admin.Status(ctx)
-		if err == nil && st.GetOpen() && int(st.GetInSyncSlaves()) >= len(p.nodes)-1 {
-			return nil
+		switch {
+		case err != nil:
+			return told, nil //nolint:nilerr // it is asked again
+		case st.GetOpen() && int(st.GetInSyncSlaves()) >= len(p.nodes)-1:
+			return "", nil
 		}
-		if now := p.progress(st); err == nil && now != told {
+		return p.progress(st), nil
+	})
+}
+
+// noAnswer is what the playground waits for at first, which is no news.
+const noAnswer = "-"
+
+// await waits until there is nothing left to wait for, and tells what that is when it is new. A node that ends is the end of it.
+func (p *playground) await(ctx context.Context, late string, progress func(told string) (string, error)) error {
+	told := noAnswer
+	for {
+		now, err := progress(told)
+		if err != nil || now == "" {
+			return err
+		}
+		if now != told && ctx.Err() == nil {
 			say(p.a.errOut, "  "+now)
 			told = now
 		}
@@ -249,7 +266,7 @@ func (p *playground) awaitSync(ctx context.Context) error {
 			return errdefs.Newf(errdefs.Internal, "NODE_ENDED", "%s has ended: %s%s", n.name, n.ended(), lastLines(n.logFile)).
 				WithRemedy("see %s and %s", n.logFile, n.config)
 		case <-ctx.Done():
-			return errdefs.Newf(errdefs.DeadlineExceeded, "NOT_IN_SYNC", "not all nodes were in sync in time: %s", orDash(told)).
+			return errdefs.Newf(errdefs.DeadlineExceeded, "NOT_IN_SYNC", "%s: %s", late, told).
 				WithRemedy("give it more with --ready-timeout; the logs are under %s", p.f.dir)
 		case <-time.After(100 * time.Millisecond):
 		}

@@ -33,6 +33,8 @@ func TestUsageErrors(t *testing.T) {
 		{"tail", "--topic is missing; `tandemctl queues` lists topics"},
 		{"bench", "tandemctl bench wants one of its commands: get, put, stream; see tandemctl bench --help"},
 		{"rollback", "tandemctl rollback wants one of its commands: list, replay, show; see tandemctl rollback --help"},
+		{"rollback frobnicate", `there is no command "frobnicate"; there are list, replay, show`},
+		{"bench sream", `there is no command "sream"; did you mean "stream"?`},
 		{"get --topic t --from soon", `--from "soon" is none of first, next, a number, -N`},
 		{"get --topic t --offset 5", "--offset is a byte position from 0 in the log and goes without --topic"},
 		{"put --topic t --acks -5 x", "--acks -5 is negative"},

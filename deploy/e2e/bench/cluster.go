@@ -9,7 +9,7 @@ import (
 type cluster struct {
 	r      *rig
 	master *worker
-	addr   string
+	at     address
 	slaves []*slave
 	joined int // the first of them
 }
@@ -18,6 +18,9 @@ type slave struct {
 	*worker
 	at int // end of its log
 }
+
+// address is where slaves reach a master.
+type address struct{ stream, control string }
 
 // cluster returns this round's master with n slaves connected that have everything.
 func (r *rig) cluster(ctx context.Context, n int) (*cluster, error) {
@@ -36,18 +39,16 @@ func (c *cluster) start(ctx context.Context) (err error) {
 	if c.master, err = c.r.open(ctx, c.r.mem, putFile, ""); err != nil {
 		return err
 	}
-	a, err := c.master.do("lead congestion=%s", c.r.congestion)
-	if err != nil {
+	if c.at, err = lead(c.master, c.r.congestion); err != nil {
 		return err
 	}
-	c.addr = a.Text["addr"]
 	_, err = c.master.do("fill body=%d bytes=%d", 32<<10, putFile)
 	return err
 }
 
 func (c *cluster) connect(ctx context.Context, n int) error {
 	for len(c.slaves) < n {
-		w, err := c.r.open(ctx, c.r.mem, putFile, "eager=1")
+		w, err := c.r.open(ctx, c.r.mem, putFile, "")
 		if err != nil {
 			return err
 		}
@@ -58,7 +59,7 @@ func (c *cluster) connect(ctx context.Context, n int) error {
 	}
 	for ; c.joined < n; c.joined++ {
 		s := c.slaves[c.joined]
-		if err := join(c.master, c.addr, s.worker, c.joined, s.at, 0, c.r.congestion); err != nil {
+		if err := join(c.master, c.at, s.worker, c.joined, s.at, 0, c.r.congestion); err != nil {
 			return err
 		}
 	}
@@ -70,17 +71,27 @@ func (c *cluster) connect(ctx context.Context, n int) error {
 		}
 		s.at = int(a.Number["end"])
 	}
+	if n == 0 {
+		return nil
+	}
 	_, err := c.master.do("acked slaves=%d", n)
 	return err
 }
 
-// join connects a slave to a master. frame 0: the size that a RocketMQ slave gets.
-func join(master *worker, addr string, slave *worker, node, start, frame int, congestion string) error {
+// lead opens a master for puts and slaves.
+func lead(master *worker, congestion string) (address, error) {
+	a, err := master.do("lead congestion=%s", congestion)
+	return address{stream: a.Text["addr"], control: a.Text["control"]}, err
+}
+
+// join connects a slave to a master. frame 0: the size that a RocketMQ slave gets. Without a control address no control
+// stream tells the slave what it may dispatch, and it dispatches all that comes.
+func join(master *worker, at address, slave *worker, node, start, frame int, congestion string) error {
 	a, err := master.do("grant node=%d start=%d frame=%d", node, start, frame)
 	if err != nil {
 		return err
 	}
-	_, err = slave.do("join addr=%s token=%s frame=%d congestion=%s", addr, a.Text["token"], frame, congestion)
+	_, err = slave.do("join addr=%s control=%s token=%s frame=%d congestion=%s", at.stream, at.control, a.Text["token"], frame, congestion)
 	return err
 }
 

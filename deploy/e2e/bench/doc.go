@@ -17,8 +17,8 @@
 // sender that goes on while there are less than c without an outcome.
 //
 // Inside, master, slaves and the ends of the limits are processes of services/storage/internal/benchmark, which is built first
-// and told what to do over its standard input. Puts are calls in the master's process: what a client and gRPC cost is not in
-// them. Streams go to files on a disk (-disk), about 1 GiB each, removed after each measurement; puts to files in memory
+// and told what to do over its standard input. Puts are calls in the master's process: what a client and its gRPC cost is not
+// in them. The control stream is: by it a slave hears what it may dispatch, at the product's pace. Streams go to files on a disk (-disk), about 1 GiB each, removed after each measurement; puts to files in memory
 // (-mem), so that nine logs do not share one disk.
 //
 // Outside, a sync master and its slave are the storage's own binary with files in memory, and this process is the client. So

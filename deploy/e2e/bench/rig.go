@@ -46,7 +46,7 @@ type rig struct {
 // source is a master whose log is complete.
 type source struct {
 	*worker
-	addr     string
+	at       address
 	last     int // end of its log
 	messages float64
 }
@@ -153,12 +153,10 @@ func (r *rig) source(ctx context.Context, body int) (*source, error) {
 	if body < 32<<10 {
 		bytes /= 4 // they take longer
 	}
-	a, err := w.do("lead congestion=%s", r.congestion)
-	if err != nil {
+	if s.at, err = lead(w, r.congestion); err != nil {
 		return nil, err
 	}
-	s.addr = a.Text["addr"]
-	a, err = w.do("fill body=%d bytes=%d", body, bytes)
+	a, err := w.do("fill body=%d bytes=%d", body, bytes)
 	s.last, s.messages = int(a.Number["end"]), a.Number["messages"]
 	return s, err
 }

@@ -183,7 +183,9 @@ type CheckRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Caller *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
 	// What the caller has, one version a kind; a kind that is missing is not asked about.
-	Versions      []*TableVersion `protobuf:"bytes,2,rep,name=versions,proto3" json:"versions,omitempty"`
+	Versions []*TableVersion `protobuf:"bytes,2,rep,name=versions,proto3" json:"versions,omitempty"`
+	// What has changed may come with the answer, where it is little.
+	Deltas        bool `protobuf:"varint,3,opt,name=deltas,proto3" json:"deltas,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -232,12 +234,22 @@ func (x *CheckRequest) GetVersions() []*TableVersion {
 	return nil
 }
 
+func (x *CheckRequest) GetDeltas() bool {
+	if x != nil {
+		return x.Deltas
+	}
+	return false
+}
+
 type KindCheck struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Kind   Kind                   `protobuf:"varint,1,opt,name=kind,proto3,enum=tandem.configsync.v1.Kind" json:"kind,omitempty"`
 	Result CheckResult            `protobuf:"varint,2,opt,name=result,proto3,enum=tandem.configsync.v1.CheckResult" json:"result,omitempty"`
 	// The node's version; unset where unchanged.
-	Version       *TableVersion `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	Version *TableVersion `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	// All that changed behind the caller's version, as the only chunk of a Fetch would have it; unset where that was not asked for, is
+	// the whole table, or has more than 64 KiB: then Fetch it.
+	Delta         []byte `protobuf:"bytes,4,opt,name=delta,proto3" json:"delta,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -289,6 +301,13 @@ func (x *KindCheck) GetResult() CheckResult {
 func (x *KindCheck) GetVersion() *TableVersion {
 	if x != nil {
 		return x.Version
+	}
+	return nil
+}
+
+func (x *KindCheck) GetDelta() []byte {
+	if x != nil {
+		return x.Delta
 	}
 	return nil
 }
@@ -679,14 +698,16 @@ const file_tandem_configsync_v1_config_sync_service_proto_rawDesc = "" +
 	"\x05epoch\x18\x04 \x01(\x03R\x05epoch\x12\x19\n" +
 	"\bany_role\x18\x05 \x01(\bR\aanyRole\x12\x18\n" +
 	"\aaddress\x18\x06 \x01(\tR\aaddress\x12\x18\n" +
-	"\aopening\x18\a \x01(\bR\aopening\"\x84\x01\n" +
+	"\aopening\x18\a \x01(\bR\aopening\"\x9c\x01\n" +
 	"\fCheckRequest\x124\n" +
 	"\x06caller\x18\x01 \x01(\v2\x1c.tandem.configsync.v1.CallerR\x06caller\x12>\n" +
-	"\bversions\x18\x02 \x03(\v2\".tandem.configsync.v1.TableVersionR\bversions\"\xb4\x01\n" +
+	"\bversions\x18\x02 \x03(\v2\".tandem.configsync.v1.TableVersionR\bversions\x12\x16\n" +
+	"\x06deltas\x18\x03 \x01(\bR\x06deltas\"\xca\x01\n" +
 	"\tKindCheck\x12.\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1a.tandem.configsync.v1.KindR\x04kind\x129\n" +
 	"\x06result\x18\x02 \x01(\x0e2!.tandem.configsync.v1.CheckResultR\x06result\x12<\n" +
-	"\aversion\x18\x03 \x01(\v2\".tandem.configsync.v1.TableVersionR\aversion\"\x8f\x01\n" +
+	"\aversion\x18\x03 \x01(\v2\".tandem.configsync.v1.TableVersionR\aversion\x12\x14\n" +
+	"\x05delta\x18\x04 \x01(\fR\x05delta\"\x8f\x01\n" +
 	"\rCheckResponse\x125\n" +
 	"\x05kinds\x18\x01 \x03(\v2\x1f.tandem.configsync.v1.KindCheckR\x05kinds\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x18\n" +

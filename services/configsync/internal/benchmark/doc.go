@@ -6,6 +6,7 @@
 //
 //	open              a table of topics at dir, served on loopback
 //	check, delta      a round without change, and one that brings one topic
+//	fetch             that topic by a stream
 //	empty             a unary call, and a stream, of the same service that do nothing
 //	full              the whole table to a slave that has none; each time of another version
 //	protobuf, json    the same topics marshalled and read back in memory, without a network

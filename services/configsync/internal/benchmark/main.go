@@ -52,7 +52,7 @@ type worker struct {
 func (w *worker) verbs() map[string]func(ctx context.Context) (func() error, func() error) {
 	p := w.pair
 	return map[string]func(ctx context.Context) (before, timed func() error){
-		"check": p.check, "delta": p.delta, "full": p.full,
+		"check": p.check, "delta": p.delta, "fetch": p.fetch, "full": p.full,
 		"empty": p.empty, "empty-stream": p.emptyStream, "protobuf": p.protobuf, "json": p.json, "own-json": p.ownJSON,
 	}
 }

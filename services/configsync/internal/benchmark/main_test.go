@@ -13,7 +13,7 @@ import (
 func TestCommands(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "tables")
 	good := []string{
-		"open topics=2500 dir=" + dir, "check count=5", "delta count=5", "empty count=5", "empty-stream count=5", "full count=2",
+		"open topics=2500 dir=" + dir, "check count=5", "delta count=5", "fetch count=5", "empty count=5", "empty-stream count=5", "full count=2",
 		"protobuf count=2", "json count=2", "own-json count=2", "spent",
 	}
 	bad := []string{"open topics=1 dir=" + dir, "check", "check count=0", "nonsense count=1"}

@@ -39,11 +39,31 @@ func (p *pair) empty(ctx context.Context) (before, timed func() error) {
 	}
 }
 
-// delta is a transfer that brings one topic, merged into the slave's table.
+// delta is a round that brings one topic with the answer, merged into the slave's table.
 func (p *pair) delta(ctx context.Context) (before, timed func() error) {
+	return p.follow(ctx, func(have *configsyncv1.TableVersion) (*table.Delta, error) {
+		resp, err := p.sync.Check(ctx, &configsyncv1.CheckRequest{Caller: caller(), Versions: []*configsyncv1.TableVersion{have}, Deltas: true})
+		if err != nil {
+			return nil, err
+		}
+		a := chunk.NewAssembly(entry.Topics)
+		if err := a.Add(resp.GetKinds()[0].GetDelta()); err != nil {
+			return nil, err
+		}
+		return a.Delta()
+	})
+}
+
+// fetch is the same by a stream.
+func (p *pair) fetch(ctx context.Context) (before, timed func() error) {
+	return p.follow(ctx, func(have *configsyncv1.TableVersion) (*table.Delta, error) { return p.receive(ctx, p.sync, have) })
+}
+
+// follow changes a topic, and has the slave take that.
+func (p *pair) follow(ctx context.Context, get func(have *configsyncv1.TableVersion) (*table.Delta, error)) (before, timed func() error) {
 	p.slave = p.registry.Snapshot(entry.Topics)
 	return func() error { return p.change(ctx) }, func() error {
-		d, err := p.receive(ctx, p.sync, wire.TableVersion(p.slave))
+		d, err := get(wire.TableVersion(p.slave))
 		if err != nil {
 			return err
 		}

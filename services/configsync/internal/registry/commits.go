@@ -149,13 +149,7 @@ func (r *Registry) saveRound(ctx context.Context, round int64) error {
 	c.mu.Unlock()
 	var err error
 	if len(c.saving) > 0 {
-		err = r.edit(ctx, entry.ConsumerOffsets, func(e *table.Edit) error {
-			for key, q := range c.saving {
-				// Guarded, as a reset may have come since it was gathered.
-				e.Commit(table.Commit{Topic: key.topic, Group: key.group, Queue: key.queue, Offset: q.Offset, Guard: true, Epoch: q.Epoch})
-			}
-			return nil
-		})
+		err = r.stores[entry.ConsumerOffsets].do(ctx, change{apply: r.withSaving})
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,6 +160,41 @@ func (r *Registry) saveRound(ctx context.Context, round int64) error {
 	c.saving = nil
 	c.saved.Store(begun)
 	return nil
+}
+
+// withSaving returns the next table, with what was gathered.
+func (r *Registry) withSaving(own *table.Table) (*table.Table, error) {
+	byGroup := map[queueKey][]entry.QueueOffset{}
+	for key, q := range r.commits.saving {
+		group := queueKey{topic: key.topic, group: key.group}
+		byGroup[group] = append(byGroup[group], q)
+	}
+	if r.resigned.Load() {
+		return withGathered(own, byGroup)
+	}
+	e := own.Edit(r.epoch.Load(), r.nowMS())
+	for key, queues := range byGroup {
+		cs := make([]table.Commit, 0, len(queues))
+		for _, q := range queues { // guarded, as a reset may have come since it was gathered
+			cs = append(cs, table.Commit{Topic: key.topic, Group: key.group, Queue: q.Queue, Offset: q.Offset, Guard: true, Epoch: q.Epoch})
+		}
+		e.CommitAll(key.topic, key.group, cs)
+	}
+	next, _ := e.Done()
+	return next, nil
+}
+
+// withGathered joins offsets into the own ones as if they had come under the same version: they are ahead of the master's then, and it
+// asks for them.
+func withGathered(own *table.Table, byGroup map[queueKey][]entry.QueueOffset) (*table.Table, error) {
+	b := table.NewBuilder(own.Kind())
+	for key, queues := range byGroup {
+		if err := b.Add(table.Entry{Key: entry.OffsetKey(key.topic, key.group), Value: entry.NewOffsets(queues...)}); err != nil {
+			return nil, err
+		}
+	}
+	next, _, err := table.Follow(own, b.Table(own.Version(), own.Form(), own.Unknown()).Full(), table.FollowOptions{})
+	return next, err
 }
 
 // takeBack puts what could not be saved back to what is gathered. c.mu is held.

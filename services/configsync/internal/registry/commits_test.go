@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/vfs/memfs"
 	"github.com/tandemlog/tandem/services/configsync/internal/table"
 	"github.com/tandemlog/tandem/services/configsync/internal/table/entry"
@@ -36,6 +38,75 @@ func TestCommitsAreGathered(t *testing.T) {
 	commit(t, r, at(12))
 	if r.Snapshot(entry.ConsumerOffsets) != own {
 		t.Error("a version for nothing")
+	}
+}
+
+// TestAGroupOfManyQueues: the most that a topic may have, committed at once; and no queue beyond, whose offsets no entry would hold.
+func TestAGroupOfManyQueues(t *testing.T) {
+	const queues = 65_535
+	r := open(t, newDisk(t))
+	var all []table.Commit
+	for q := range int32(queues) {
+		all = append(all, table.Commit{Topic: "T", Group: "G", Queue: q, Offset: int64(q) + 1})
+	}
+	commit(t, r, all...)
+	for _, r := range []*Registry{r, reopen(t, r, memfs.OnlySynced)} {
+		have := r.Snapshot(entry.ConsumerOffsets)
+		if q, ok := have.Offset("T", "G", queues-1); !ok || q.Offset != queues || have.Offsets("T", "G").Len() != queues || have.Version().Counter != 1 {
+			t.Errorf("%+v, %v of %d at %v", q, ok, have.Offsets("T", "G").Len(), have.Version())
+		}
+		if _, err := have.Full().Table(); err != nil {
+			t.Errorf("a slave: %v", err)
+		}
+	}
+	_, commitErr := r.CommitOffsets(t.Context(), []table.Commit{{Topic: "T", Group: "G", Queue: queues, Offset: 1}}, true)
+	_, resetErr := r.ResetOffsets(t.Context(), []table.Reset{{Topic: "T", Group: "G", Queue: queues, Offset: 1}})
+	for _, err := range []error{commitErr, resetErr} {
+		if e := errdefs.As(err); !errors.Is(err, entry.ErrOffset) || e.Field != "queue_id" {
+			t.Errorf("a queue beyond: %v", err)
+		}
+	}
+}
+
+// TestCommitsThatOutliveTheirReign: what a full disk kept from being saved until the next master is followed is saved then, under that
+// master's version: it is ahead of the master, and no version of its own.
+func TestCommitsThatOutliveTheirReign(t *testing.T) {
+	disk := newDisk(t)
+	r, next := open(t, disk), open(t, newDisk(t))
+	r.SetEpoch(4)
+	commit(t, r, at(100))
+	if _, err := pull(t, next, r, entry.ConsumerOffsets); err != nil {
+		t.Fatal(err)
+	}
+	var gathered []table.Commit
+	for i := range 300 {
+		gathered = append(gathered, table.Commit{Topic: "T", Group: fmt.Sprintf("group-of-some-length-%d", i), Offset: int64(i)})
+	}
+	_, err := r.CommitOffsets(t.Context(), append(gathered, at(150)), false)
+	must(t, err)
+	disk.SetQuota(disk.Used())
+	own := r.Snapshot(entry.ConsumerOffsets)
+	if err := r.Flush(t.Context()); err == nil {
+		t.Fatal("the disk is not full")
+	}
+	r.Resign()
+	must(t, next.Lead(t.Context(), 5))
+	disk.SetQuota(0)
+	must(t, r.Flush(t.Context()))
+	if got := r.Snapshot(entry.ConsumerOffsets); got.Version() != own.Version() || offsetOf(r) != 150 || got.Len() != 301 || r.Unsaved() != 0 {
+		t.Errorf("at %v, before at %v, offset %d of %d", got.Version(), own.Version(), offsetOf(r), got.Len())
+	}
+	if saved := reopen(t, r, memfs.OnlySynced); offsetOf(saved) != 150 {
+		t.Errorf("after a crash: %d", offsetOf(saved))
+	}
+	report, err := pull(t, r, next, entry.ConsumerOffsets)
+	if got := r.Snapshot(entry.ConsumerOffsets); err != nil || report.Ahead == 0 && !report.OtherContent || got.Version() != next.Snapshot(entry.ConsumerOffsets).Version() || offsetOf(r) != 150 {
+		t.Errorf("%+v, %v: at %v, offset %d", report, err, got.Version(), offsetOf(r))
+	}
+	r.SetEpoch(6)
+	commit(t, r, at(160))
+	if v := r.Snapshot(entry.ConsumerOffsets).Version(); v.State != 6 {
+		t.Errorf("in its next reign: %v", v)
 	}
 }
 

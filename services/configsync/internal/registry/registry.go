@@ -71,6 +71,8 @@ type Registry struct {
 	metrics *metrics
 	epoch   atomic.Int64
 
+	resigned atomic.Bool // since then nobody has led
+
 	faultOnce sync.Once
 	fault     atomic.Pointer[error]
 	faulted   chan struct{} // closed at the fault
@@ -153,7 +155,14 @@ func (r *Registry) Snapshot(kind entry.Kind) *table.Table { return r.stores[kind
 func (r *Registry) Changes(kind entry.Kind) *watermark.Mark { return r.stores[kind].revision }
 
 // SetEpoch gives later changes a state version, that of the storage's epoch.
-func (r *Registry) SetEpoch(epoch int64) { r.epoch.Store(epoch) }
+func (r *Registry) SetEpoch(epoch int64) {
+	r.epoch.Store(epoch)
+	r.resigned.Store(false)
+}
+
+// Resign ends what SetEpoch began. Commits that are gathered still, as the disk was full, get no version of the reign any more: versions
+// are the next master's.
+func (r *Registry) Resign() { r.resigned.Store(true) }
 
 // Whole returns nil, or ErrBroken for a table that must not be served or changed.
 func (r *Registry) Whole(kind entry.Kind) error { return r.stores[kind].whole() }

@@ -28,9 +28,10 @@ type Tables interface {
 	Whole(k entry.Kind) error
 	Join(ctx context.Context, peer *table.Table) (table.Report, error)
 	ClampOffsets(ctx context.Context, limit func(topic string, queue int32) (int64, bool)) (int, error)
-	// SetEpoch stamps later changes with a reign; Lead all tables, topics first: an error where one is not whole.
+	// SetEpoch stamps later changes with a reign; Lead all tables, topics first: an error where one is not whole. Resign ends that.
 	SetEpoch(epoch int64)
 	Lead(ctx context.Context, epoch int64) error
+	Resign()
 	// Flush saves what was gathered.
 	Flush(ctx context.Context) error
 	// Fault returns why nothing can be saved any more, or nil.
@@ -384,11 +385,13 @@ func (m *Manager) shut(ctx context.Context) error {
 	m.over = nil
 	clear(m.unheard)
 	m.mu.Unlock()
-	err := m.tables.Flush(context.WithoutCancel(ctx))
-	if fault := m.tables.Fault(); fault != nil || err == nil {
-		return fault
+	ctx = context.WithoutCancel(ctx)
+	err := m.tables.Flush(ctx)
+	m.tables.Resign()
+	if err != nil && m.tables.Fault() == nil {
+		// The registry goes on trying, and the next master asks for offsets that are ahead of its own.
+		m.o.Log.Warn("offsets that were gathered are not saved yet", slog.Any("error", err))
+		_ = m.tables.Flush(ctx) // what is being saved as this reign's is, or is not any more
 	}
-	// The registry tries again, and the next master asks for offsets that are ahead of its own.
-	m.o.Log.Warn("offsets that were gathered are not saved yet", slog.Any("error", err))
-	return nil
+	return m.tables.Fault()
 }

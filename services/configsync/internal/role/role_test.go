@@ -30,6 +30,7 @@ type node struct {
 	ask      func(opening bool) (syncer.Answer, error) // the peer
 	followed chan struct{}                             // what a slave still does at its end
 	ended    chan error                                // Run's
+	resigned bool
 }
 
 func (n *node) Role() storage.Role {
@@ -54,6 +55,7 @@ func (fakeTables) Snapshot(k entry.Kind) *table.Table { return table.New(k) }
 func (fakeTables) Whole(entry.Kind) error             { return nil }
 func (fakeTables) Fault() error                       { return nil }
 func (fakeTables) SetEpoch(int64)                     {}
+func (t fakeTables) Resign()                          { t.n.resigned = true }
 func (fakeTables) Lead(context.Context, int64) error  { return nil }
 
 func (fakeTables) Join(context.Context, *table.Table) (table.Report, error) {
@@ -151,7 +153,7 @@ func TestFenceAwaitsWhatAMasterTakes(t *testing.T) {
 			}
 			late.Store(heardBefore)
 			for heardBefore && n.refusal.Load() == nil {
-				time.Sleep(time.Millisecond)
+				<-time.After(time.Millisecond)
 			}
 			for range 2 {
 				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -220,13 +222,13 @@ func TestFenceLeavesAHigherReign(t *testing.T) {
 		asked := 0
 		n.ask = func(bool) (syncer.Answer, error) {
 			asked++
-			time.Sleep(500 * time.Millisecond)
+			<-time.After(500 * time.Millisecond)
 			return syncer.Answer{}, nil
 		}
 		n.run(t, storage.Role{Master: true, Epoch: 5, Start: -1})
 		synctest.Wait()
 		<-n.fence(t, 4)
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		if epoch, _, err := n.Reign(); epoch != 5 || err != nil || asked != 1 {
 			t.Errorf("leads in %d, %v; the peer was asked %d times", epoch, err, asked)
 		}
@@ -241,7 +243,7 @@ func TestAPeersFaultIsNotTheOwn(t *testing.T) {
 			return syncer.Answer{}, errdefs.New(errdefs.Unavailable, "REGISTRY_FAULTED", "the disk failed, nothing is saved any more")
 		}
 		n.run(t, storage.Role{Master: true, Epoch: 5, Start: -1})
-		time.Sleep(2 * time.Second)
+		<-time.After(2 * time.Second)
 		select {
 		case err := <-n.ended:
 			t.Fatalf("the node ends: %v", err)
@@ -258,7 +260,7 @@ func TestAFullDiskAtTheEndOfAReign(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := node{flush: func() error { return errdefs.New(errdefs.ResourceExhausted, "DISK_FULL", "no room") }}
 		n.run(t, storage.Role{Master: true, Epoch: 4, Start: -1})
-		time.Sleep(2 * time.Second)
+		<-time.After(2 * time.Second)
 		if _, _, err := n.Reign(); err != nil {
 			t.Fatal(err)
 		}
@@ -269,8 +271,8 @@ func TestAFullDiskAtTheEndOfAReign(t *testing.T) {
 			t.Fatalf("the node ends: %v", err)
 		default:
 		}
-		if err := n.Enter(); !errors.Is(err, ErrNotMaster) {
-			t.Errorf("a change: %v", err)
+		if err := n.Enter(); !errors.Is(err, ErrNotMaster) || !n.resigned {
+			t.Errorf("a change: %v; resigned: %v", err, n.resigned)
 		}
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	configsyncv1 "github.com/tandemlog/tandem/gen/tandem/configsync/v1"
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/services/configsync/internal/registry"
@@ -13,8 +15,8 @@ import (
 	"github.com/tandemlog/tandem/services/configsync/internal/wire"
 )
 
-// page returns the entries of a list behind a token, and the token of the next page.
-func page(t *table.Table, prefix, token string, size int32) ([]table.Entry, string, error) {
+// page returns the entries of a list behind a token in their wire form, and the token of the next page.
+func page[M proto.Message](t *table.Table, prefix, token string, size int32, of func(table.Entry) M) ([]M, string, error) {
 	limit, err := paging.Size(size)
 	if err != nil {
 		return nil, "", err
@@ -23,12 +25,14 @@ func page(t *table.Table, prefix, token string, size int32) ([]table.Entry, stri
 	if err != nil {
 		return nil, "", err
 	}
-	var out []table.Entry
+	var out []M
+	bytes := 0
 	for e := range t.Prefix(prefix, after) {
-		if len(out) == limit {
-			return out, paging.Token(out[limit-1].Key), nil
+		if len(out) == limit || bytes >= paging.MaxBytes {
+			return out, paging.Token(after), nil
 		}
-		out = append(out, e)
+		m := of(e)
+		out, bytes, after = append(out, m), bytes+proto.Size(m), e.Key
 	}
 	return out, "", nil
 }

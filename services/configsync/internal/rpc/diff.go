@@ -15,7 +15,8 @@ import (
 
 const (
 	defaultDiffs = 1000
-	diffsAnswer  = 256 // differences of one answer
+	diffsAnswer  = 256     // differences of one answer
+	bytesAnswer  = 1 << 20 // behind which it ends earlier
 )
 
 // Diff implements ConfigAdminService.
@@ -59,6 +60,7 @@ type differ struct {
 	stream grpc.ServerStreamingServer[configsyncv1.DiffResponse]
 	left   int // that may still be listed
 	next   []*configsyncv1.Difference
+	bytes  int // of next
 }
 
 func (d *differ) kind(here, there *table.Table) (*configsyncv1.DiffSummary, error) {
@@ -83,11 +85,12 @@ func (d *differ) kind(here, there *table.Table) (*configsyncv1.DiffSummary, erro
 		}
 		d.left--
 		d.next = append(d.next, differenceOf(x))
-		if len(d.next) == diffsAnswer {
+		d.bytes += len(x.Key) + len(x.Left) + len(x.Right)
+		if len(d.next) == diffsAnswer || d.bytes >= bytesAnswer {
 			if err := d.stream.Send(&configsyncv1.DiffResponse{Differences: d.next}); err != nil {
 				return nil, err
 			}
-			d.next = nil
+			d.next, d.bytes = nil, 0
 		}
 	}
 	sum.Same = int64(here.Len()) - sum.GetOnlyHere() - sum.GetDifferent()

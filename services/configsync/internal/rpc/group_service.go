@@ -161,15 +161,11 @@ func (s *Group) ListSubscriptionGroups(_ context.Context, req *configsyncv1.List
 		return nil, err
 	}
 	t := s.tables.Snapshot(entry.Groups)
-	es, next, err := page(t, req.GetPrefix(), req.GetPageToken(), req.GetPageSize())
+	groups, next, err := page(t, req.GetPrefix(), req.GetPageToken(), req.GetPageSize(), groupOf)
 	if err != nil {
 		return nil, err
 	}
-	resp := &configsyncv1.ListSubscriptionGroupsResponse{NextPageToken: next, TableVersion: wire.Version(t.Version())}
-	for _, e := range es {
-		resp.Groups = append(resp.Groups, groupOf(e))
-	}
-	return resp, nil
+	return &configsyncv1.ListSubscriptionGroupsResponse{Groups: groups, NextPageToken: next, TableVersion: wire.Version(t.Version())}, nil
 }
 
 func (s *Group) version() *configsyncv1.DataVersion {

@@ -123,6 +123,9 @@ func (s *Sync) Check(ctx context.Context, req *configsyncv1.CheckRequest) (*conf
 			return nil, errdefs.As(err).With("index", i)
 		}
 		check := s.check(k, v)
+		if req.GetDeltas() && check.GetResult() == configsyncv1.CheckResult_CHECK_RESULT_CHANGED {
+			s.addDelta(k, v, check)
+		}
 		if check.GetResult() == configsyncv1.CheckResult_CHECK_RESULT_DIFFERENT && k.Offsets() && resp.GetLeading() {
 			s.next.Heed(c.GetAddress())
 		}
@@ -150,6 +153,24 @@ func (s *Sync) check(k entry.Kind, v *configsyncv1.TableVersion) *configsyncv1.K
 	}
 	out.Version = wire.TableVersion(t)
 	return out
+}
+
+// maxLittle bounds a delta that comes with the answer of Check.
+const maxLittle = 64 << 10
+
+// addDelta puts what changed behind version v into an answer, where that is little.
+func (s *Sync) addDelta(k entry.Kind, v *configsyncv1.TableVersion, out *configsyncv1.KindCheck) {
+	r, err := s.tables.Fetch(k, wire.VersionOf(v.GetDataVersion()), v.GetSum())
+	if err != nil || r.Unchanged || r.Full {
+		return // Fetch will tell
+	}
+	for b := range r.Chunks {
+		if chunk.Last(b) && len(b) <= maxLittle {
+			out.Delta = b
+			out.Version = &configsyncv1.TableVersion{Kind: v.GetKind(), DataVersion: wire.Version(r.Version), Sum: r.Sum}
+		}
+		return
+	}
 }
 
 // Fetch implements ConfigSyncService.

@@ -150,15 +150,11 @@ func (s *Topic) ListTopics(_ context.Context, req *configsyncv1.ListTopicsReques
 		return nil, err
 	}
 	t := s.tables.Snapshot(entry.Topics)
-	es, next, err := page(t, req.GetPrefix(), req.GetPageToken(), req.GetPageSize())
+	topics, next, err := page(t, req.GetPrefix(), req.GetPageToken(), req.GetPageSize(), topicOf)
 	if err != nil {
 		return nil, err
 	}
-	resp := &configsyncv1.ListTopicsResponse{NextPageToken: next, TableVersion: wire.Version(t.Version())}
-	for _, e := range es {
-		resp.Topics = append(resp.Topics, topicOf(e))
-	}
-	return resp, nil
+	return &configsyncv1.ListTopicsResponse{Topics: topics, NextPageToken: next, TableVersion: wire.Version(t.Version())}, nil
 }
 
 func (s *Topic) version() *configsyncv1.DataVersion {

@@ -133,7 +133,9 @@ func (se *session) want() {
 func (se *session) round(ctx context.Context) error {
 	cctx, cancel := context.WithTimeout(ctx, se.s.o.Timeout)
 	defer cancel()
-	resp, err := se.client.Check(cctx, &configsyncv1.CheckRequest{Caller: se.s.caller(false), Versions: se.s.versions(entry.Kinds())})
+	resp, err := se.client.Check(cctx, &configsyncv1.CheckRequest{
+		Caller: se.s.caller(false), Versions: se.s.versions(entry.Kinds()), Deltas: true,
+	})
 	if err == nil {
 		err = se.s.checkEpoch(resp.GetEpoch())
 	}
@@ -155,7 +157,7 @@ func (se *session) round(ctx context.Context) error {
 			se.s.kinds[k].succeeded(roundUnchanged)
 		default:
 			all.Go(func() {
-				if err := se.fetch(ctx, k, resp.GetKinds()[i].GetResult()); leaves(err) && ctx.Err() == nil {
+				if err := se.fetch(ctx, k, resp.GetKinds()[i], resp.GetEpoch()); leaves(err) && ctx.Err() == nil {
 					se.end(err)
 				}
 			})
@@ -166,12 +168,15 @@ func (se *session) round(ctx context.Context) error {
 }
 
 // fetch brings one kind up to date.
-func (se *session) fetch(ctx context.Context, k entry.Kind, r configsyncv1.CheckResult) error {
+func (se *session) fetch(ctx context.Context, k entry.Kind, c *configsyncv1.KindCheck, epoch int64) error {
 	st := se.s.kinds[k]
 	var err error
-	switch r {
+	switch r := c.GetResult(); r {
 	case configsyncv1.CheckResult_CHECK_RESULT_CHANGED:
-		if err = se.s.fetch(ctx, se.client, k, se.s.have(k)); errors.Is(err, table.ErrGap) || errors.Is(err, table.ErrOtherContent) {
+		if err = se.s.takeDelta(ctx, k, c, epoch); errors.Is(err, table.ErrGap) {
+			err = se.s.fetch(ctx, se.client, k, se.s.have(k))
+		}
+		if errors.Is(err, table.ErrGap) || errors.Is(err, table.ErrOtherContent) {
 			err = se.s.fetch(ctx, se.client, k, nil)
 		}
 	case configsyncv1.CheckResult_CHECK_RESULT_DIFFERENT:

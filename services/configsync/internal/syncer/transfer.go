@@ -133,6 +133,17 @@ func (s *Syncer) fetch(ctx context.Context, c configsyncv1.ConfigSyncServiceClie
 	return dog.cause(s.take(ctx, k, func() (part, error) { return stream.Recv() }, dog))
 }
 
+// takeDelta merges the delta that came with the answer of Check. ErrGap: there is none, or it does not begin at what is here now.
+func (s *Syncer) takeDelta(ctx context.Context, k entry.Kind, c *configsyncv1.KindCheck, epoch int64) error {
+	if len(c.GetDelta()) == 0 {
+		return table.ErrGap
+	}
+	ctx, dog := newWatchdog(ctx, s.o.Timeout)
+	defer dog.end()
+	p := &configsyncv1.FetchResponse{Header: &configsyncv1.TransferHeader{Version: c.GetVersion(), Epoch: epoch}, Chunk: c.GetDelta()}
+	return dog.cause(s.take(ctx, k, func() (part, error) { return p, nil }, dog))
+}
+
 // Pull returns a peer's table, whatever the peer's role.
 func (s *Syncer) Pull(ctx context.Context, addr string, k entry.Kind) (*table.Table, error) {
 	client, err := s.dial(addr)

@@ -30,13 +30,22 @@ func (t *Table) Edit(state, nowMS int64) *Edit {
 
 // Done returns the next version and what it changes; the old table and nil when nothing changed. The Edit is used up.
 func (e *Edit) Done() (*Table, *Delta) {
+	t := e.table()
+	if t == e.base {
+		return t, nil
+	}
+	return t, t.since(e.base.version)
+}
+
+// table is Done for who needs no delta.
+func (e *Edit) table() *Table {
 	if !e.changed {
-		return e.base, nil
+		return e.base
 	}
 	t := e.next
 	t.tree = e.edit.Tree()
 	t.advance(e.version)
-	return &t, t.since(e.base.version)
+	return &t
 }
 
 // Touch makes a new version even if nothing else changes.
@@ -76,11 +85,15 @@ func (e *Edit) check(key string) error {
 // set puts a value under a key, unless it is there already.
 func (e *Edit) set(key string, v entry.Value) {
 	old, had := e.edit.Get(key)
-	if had && old.Value.Equal(v) {
-		return
+	if !had || !old.Value.Equal(v) {
+		e.replace(key, old.Value, v)
 	}
-	if had {
-		e.next.sum -= e.hash(key, old.Value)
+}
+
+// replace puts v in place of old, which may be nil.
+func (e *Edit) replace(key string, old, v entry.Value) {
+	if old != nil {
+		e.next.sum -= e.hash(key, old)
 	} else {
 		e.next.derived = ""
 	}

@@ -52,7 +52,7 @@ func joinPeer(own, peer *Table, state, nowMS int64) (*Table, Report, error) {
 	r.Changed = true
 	e := next.Edit(state, nowMS)
 	e.Touch()
-	next, _ = e.Done()
+	next = e.table()
 	next.floor = next.version.Counter // the content before had no version of its own
 	return next, r, nil
 }
@@ -82,7 +82,7 @@ func FollowJava(own, java *Table, o JavaOptions, nowMS int64) (*Table, Report, e
 		return own, Report{}, err
 	}
 	e.setUnknown(java.unknown)
-	next, _ := e.Done()
+	next := e.table()
 	r.Changed = next != own
 	if next.upstream != java.version {
 		t := *next

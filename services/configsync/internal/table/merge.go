@@ -102,7 +102,7 @@ func followDelta(own *Table, d *Delta) (*Table, Report, error) {
 			return own, Report{}, err
 		}
 	}
-	next, _ := e.Done()
+	next := e.table()
 	r.Changed = true
 	r.OtherContent = next.Sum() != d.Sum
 	if r.OtherContent && !own.kind.Offsets() {
@@ -134,7 +134,7 @@ func (e *Edit) take(in Entry, r *Report) error {
 	default:
 		return nil
 	}
-	e.set(in.Key, value)
+	e.replace(in.Key, old.Value, value)
 	return nil
 }
 

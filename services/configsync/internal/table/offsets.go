@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/tandemlog/tandem/services/configsync/internal/table/entry"
@@ -43,9 +44,12 @@ func validateOffset(topic, group string, queue int32, offset, lowest int64) erro
 	return validateQueue(queue, offset, lowest)
 }
 
+// maxQueues bounds the queues of a topic, as in RocketMQ: the offsets of all of them fit into an entry.
+const maxQueues = 65_535
+
 func validateQueue(queue int32, offset, lowest int64) error {
-	if queue < 0 {
-		return entry.ErrOffset.WithField("queue_id").WithMsg("queue %d", queue).WithRemedy("queues are counted from 0")
+	if queue < 0 || queue >= maxQueues {
+		return entry.ErrOffset.WithField("queue_id").WithMsg("queue %d", queue).WithRemedy("queues are counted from 0 to %d", maxQueues-1)
 	}
 	if offset < lowest {
 		return entry.ErrOffset.WithField("offset").WithMsg("offset %d", offset).WithRemedy("use %d or more", lowest)
@@ -82,6 +86,23 @@ func (e *Edit) Commit(c Commit) Outcome {
 		e.join(entry.OffsetKey(c.Topic, c.Group), q)
 	}
 	return outcome
+}
+
+// CommitAll takes valid commits of one group in one topic, each of another queue, and makes its entry once.
+func (e *Edit) CommitAll(topic, group string, cs []Commit) {
+	key := entry.OffsetKey(topic, group)
+	have := e.offsets(key)
+	taken := make([]entry.QueueOffset, 0, len(cs))
+	for _, c := range cs {
+		own, exists := have.Get(c.Queue)
+		if q, outcome := c.Judge(own, exists); outcome == Taken {
+			taken = append(taken, q)
+		}
+	}
+	slices.SortFunc(taken, func(a, b entry.QueueOffset) int { return cmp.Compare(a.Queue, b.Queue) })
+	if len(taken) > 0 {
+		e.join(key, taken...)
+	}
 }
 
 // CommitDelay takes the progress of a delay level; a lower offset than the one that is there is not taken.
@@ -142,14 +163,14 @@ func (e *Edit) Reset(r Reset, epoch uint32) {
 	have := e.offsets(key)
 	old, exists := have.Get(r.Queue)
 	if exists && old.Epoch == epoch && old.Offset > r.Offset {
-		e.replace(key, have, q) // the second reset of the queue in one edit: the last one counts
+		e.swap(key, have, q) // the second reset of the queue in one edit: the last one counts
 		return
 	}
 	e.join(key, q)
 }
 
-// replace puts q in place of what have says of its queue, be it higher.
-func (e *Edit) replace(key string, have *entry.Offsets, q entry.QueueOffset) {
+// swap puts q in place of what have says of its queue, be it higher.
+func (e *Edit) swap(key string, have *entry.Offsets, q entry.QueueOffset) {
 	queues := slices.Collect(have.All())
 	i := slices.IndexFunc(queues, func(o entry.QueueOffset) bool { return o.Queue == q.Queue })
 	queues[i] = q

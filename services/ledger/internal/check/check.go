@@ -17,7 +17,7 @@ import (
 )
 
 // ErrNoFolder says that there is nothing to check.
-var ErrNoFolder = errdefs.New(errdefs.NotFound, "NO_LEDGER", "the folder holds no ledger").
+var ErrNoFolder = errdefs.New(errdefs.InvalidArgument, "NO_LEDGER", "the folder holds no ledger").
 	WithRemedy("name the folder of a node: storePath, or DLedger's dledger-<id>")
 
 // Finding is one thing that was met.

@@ -50,7 +50,7 @@ type output struct {
 type faults struct {
 	voteNotDurable, forgetVote, voteShortLog, lateGrant, oldTermCommit, truncateAny, commitUnverified, repeatTruncates   bool
 	leaseForever, leaseInTransfer, voteAfterStart, ackBeforeSync, wipedVotes, learnerCounts, hintUnverified, noOpSkipped bool
-	termFalls, readUnconfirmed, deafToLease                                                                              bool
+	termFalls, readUnconfirmed, deafToLease, silenceUntold                                                               bool
 }
 
 // New makes the core of a node that found s on its disk, at the moment now. It begins as a follower that owes silence for

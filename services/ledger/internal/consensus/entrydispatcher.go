@@ -30,7 +30,7 @@ func (c *Core) leaderView() *push.View {
 	v := &c.view
 	v.Self, v.Term, v.Now, v.Log, v.Committed = c.cfg.ID, c.hard.Term, c.now, &c.log, c.committed
 	v.Limits, v.Silence, v.Store, v.Stable, v.Pending = &c.cfg.Limits, c.cfg.ElectionMin, c.store, c.out.stable, c.out.pending
-	v.HintUnverified, v.CommitUnverified = c.faults.hintUnverified, c.faults.commitUnverified
+	v.HintUnverified, v.CommitUnverified, v.SilenceUntold = c.faults.hintUnverified, c.faults.commitUnverified, c.faults.silenceUntold
 	return v
 }
 

@@ -24,6 +24,7 @@ func Faults() []Fault {
 		set("repeated append truncates", func(f *faults) *bool { return &f.repeatTruncates }),
 		set("lease kept after the quorum is lost", func(f *faults) *bool { return &f.leaseForever }),
 		set("lease kept in a transfer", func(f *faults) *bool { return &f.leaseInTransfer }),
+		set("lease longer than another's silence", func(f *faults) *bool { return &f.silenceUntold }),
 		set("vote at once after a start", func(f *faults) *bool { return &f.voteAfterStart }),
 		set("vote under another's lease", func(f *faults) *bool { return &f.deafToLease }),
 		set("ack before the sync", func(f *faults) *bool { return &f.ackBeforeSync }),

@@ -224,7 +224,7 @@ func TestCrashWhileRecovering(t *testing.T) {
 	}
 	n := 0
 	for i, c := range live(t, steps) {
-		if i%4 != 0 { // neighbours differ little
+		if i%11 != 0 { // neighbours differ little
 			continue
 		}
 		fsys := c.fsys

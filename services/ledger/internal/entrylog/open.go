@@ -221,6 +221,7 @@ func (n *opening) resume() error {
 func (n *opening) judgeVote() {
 	s := n.known.Open
 	n.r.Clean = n.found && s == nil
+	n.dirty = n.dirty || s != nil // what is found may be promised again, and may be what a failed sync left
 	lost := ""
 	switch {
 	case n.end.Term > n.hard.Term:

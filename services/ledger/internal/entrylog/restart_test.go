@@ -44,6 +44,32 @@ func TestALostVoteStaysLost(t *testing.T) {
 	}
 }
 
+// TestAPromiseThatAFailedSyncLeft: a vote whose folder could not be synced was promised to nobody. The next process finds it, and may
+// say it again: then it is on the disk.
+func TestAPromiseThatAFailedSyncLeft(t *testing.T) {
+	fsys := memfs.New()
+	l, _ := open(t, fsys, options())
+	if err := l.SaveHard(raft.HardState{Term: 4, Voter: true}); err != nil {
+		t.Fatal(err)
+	}
+	fsys.SetHook(func(op memfs.Op) memfs.Action {
+		if op.Kind == memfs.KindSyncDir {
+			return memfs.FailBefore(nil)
+		}
+		return memfs.Proceed
+	})
+	wantErr(t, l.SaveHard(raft.HardState{Term: 5, Vote: "n1", Voter: true}), entrylog.ErrFaulted)
+	fsys.SetHook(nil)
+	closeLog(t, l)
+	l, found := open(t, fsys, options())
+	l2, after := open(t, powerCut(fsys), options())
+	if after.HardState != found.HardState {
+		t.Errorf("the node may have said %+v, after a loss of power it knows of %+v", found.HardState, after.HardState)
+	}
+	closeLog(t, l2)
+	closeLog(t, l)
+}
+
 // TestAsyncLosesItsVoteWithTheDisk: a failed sync may have taken with it what was acknowledged before it was durable.
 func TestAsyncLosesItsVoteWithTheDisk(t *testing.T) {
 	for _, async := range []bool{false, true} {

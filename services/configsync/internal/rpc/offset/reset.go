@@ -162,6 +162,7 @@ func (s *Service) ListLag(ctx context.Context, req *configsyncv1.ListLagRequest)
 // standing lists where groups stand, behind the queue of a key.
 func (s *Service) standing(req *configsyncv1.ListLagRequest, key string, queue int32, limit int) *configsyncv1.ListLagResponse {
 	resp := &configsyncv1.ListLagResponse{}
+	bytes := 0
 	for at, queues := range s.tables.Standing(max(key, req.GetTopicPrefix())) {
 		topic, group, _ := entry.SplitOffsetKey(at)
 		if !strings.HasPrefix(topic, req.GetTopicPrefix()) {
@@ -174,11 +175,12 @@ func (s *Service) standing(req *configsyncv1.ListLagRequest, key string, queue i
 			if q.Offset == entry.NoOffset || at == key && q.Queue <= queue {
 				continue
 			}
-			if len(resp.GetLags()) == limit {
-				last := resp.GetLags()[limit-1]
+			if n := len(resp.GetLags()); n == limit || bytes >= paging.MaxBytes {
+				last := resp.GetLags()[n-1]
 				resp.NextPageToken = paging.Token(strconv.Itoa(int(last.GetQueueId())) + " " + entry.OffsetKey(last.GetTopic(), last.GetGroup()))
 				return resp
 			}
+			bytes += len(at) + lagSize
 			resp.Lags = append(resp.Lags, &configsyncv1.Lag{
 				Group: group, Topic: topic, QueueId: q.Queue, Offset: q.Offset, MinOffset: -1, MaxOffset: -1, Lag: -1,
 			})
@@ -186,6 +188,9 @@ func (s *Service) standing(req *configsyncv1.ListLagRequest, key string, queue i
 	}
 	return resp
 }
+
+// lagSize is what a Lag takes beside its names, at most.
+const lagSize = 64
 
 func parseLagToken(token string) (key string, queue int32, err error) {
 	raw, err := paging.Parse(token)

@@ -7,10 +7,12 @@ import (
 	"github.com/tandemlog/tandem/pkg/errdefs"
 )
 
-// Default and Max are the entries of a page.
+// Default and Max are the entries of a page. Behind MaxBytes of them it ends earlier: entries have a megabyte at most, so that each
+// page fits into a reply.
 const (
-	Default = 1000
-	Max     = 1024
+	Default  = 1000
+	Max      = 1024
+	MaxBytes = 2 << 20
 )
 
 // Size returns the size of a page that a request asks for.

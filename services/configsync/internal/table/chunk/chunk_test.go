@@ -102,9 +102,12 @@ func TestThereAndBack(t *testing.T) {
 		if err != nil || !equal(got, d) {
 			t.Errorf("example %d: %v", i, err)
 		}
-		for _, c := range chunks {
+		for j, c := range chunks {
 			_, h, err := open(c)
 			must(t, err)
+			if Last(c) != (j == len(chunks)-1) {
+				t.Errorf("example %d: chunk %d is the last: %v", i, j, Last(c))
+			}
 			if len(c) > MaxBytes || h.entries != len(d.Entries) {
 				t.Errorf("example %d: a chunk of %d bytes", i, len(c))
 			}

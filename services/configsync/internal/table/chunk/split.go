@@ -55,6 +55,9 @@ func Split(d *table.Delta) iter.Seq[[]byte] {
 	}
 }
 
+// Last reports whether a chunk that Split made is the last one of its row.
+func Last(chunk []byte) bool { return chunk[flagsAt]&flagLast != 0 }
+
 func appendHead(b []byte, d *table.Delta, seq int) []byte {
 	var flags byte
 	if d.Full {

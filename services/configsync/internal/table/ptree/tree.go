@@ -8,7 +8,7 @@ import (
 )
 
 // maxWidth bounds the items of a leaf and the children of an inner node.
-const maxWidth = 32
+const maxWidth = 16
 
 // Item is a key with its value.
 type Item[V any] struct {

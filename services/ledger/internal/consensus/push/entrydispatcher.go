@@ -121,7 +121,11 @@ func (d *Dispatcher) HeartbeatAnswered(v *View, m *raft.Message) {
 	d.hear(v, m)
 	if !d.Learner {
 		d.Round = max(d.Round, m.Round)
-		d.Lease = max(d.Lease, m.Sent-max(0, v.Silence-max(0, m.Silence))) // who is silent for less grants less
+		short := v.Silence - max(0, m.Silence) // who is silent for less grants less
+		if v.SilenceUntold {
+			short = 0
+		}
+		d.Lease = max(d.Lease, m.Sent-max(0, short))
 	}
 	if m.Sent <= d.answeredAt {
 		return // it may have been on its way while the follower's log grew

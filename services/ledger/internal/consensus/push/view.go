@@ -35,7 +35,7 @@ type View struct {
 	Retries   uint64 // pushes that were not answered in time
 
 	// Faults that the tests of package consensus plant; nothing else can reach them there.
-	HintUnverified, CommitUnverified bool
+	HintUnverified, CommitUnverified, SilenceUntold bool
 }
 
 func (v *View) send(to raft.NodeID, m raft.Message) {

@@ -120,6 +120,9 @@ func (n *node) config() consensus.Config {
 	for i := range n.w.opts.Nodes {
 		c.Peers = append(c.Peers, raft.NodeID(fmt.Sprintf("n%d", i)))
 	}
+	if n.w.uneven && n.index%2 == 1 {
+		c.ElectionMin, c.ElectionMax, c.LeaseMargin = c.ElectionMin+electMin, c.ElectionMax+electMin, 2*c.LeaseMargin
+	}
 	if n.w.prefer {
 		c.Priority = map[raft.NodeID]int{"n0": 2, "n1": 1}
 	}

@@ -93,6 +93,7 @@ type world struct {
 	quiet  int64 // until then nobody writes
 	nextID uint64
 	prefer bool // priorities are set
+	uneven bool // every other node waits longer before it stands for election, and promises so
 }
 
 // Run plays one seed. The result is nil when nothing was found.
@@ -103,6 +104,7 @@ func Run(o Options) (*Failure, Stats) {
 	w := &world{opts: o, rng: rand.New(rand.NewPCG(o.Seed, uint64(o.Nodes)))}
 	plan := newPlan(w.rng, o.Nodes)
 	w.prefer = w.rng.IntN(4) == 0
+	w.uneven = w.rng.IntN(4) == 0
 	w.check.init(w)
 	w.net.init(w)
 	for i := range o.Nodes {
