@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tandemlog/tandem/pkg/client/internal/nodes"
+	"github.com/tandemlog/tandem/pkg/client/internal/putspan"
 	"github.com/tandemlog/tandem/pkg/grpcx"
 )
 
@@ -38,9 +39,9 @@ type Options struct {
 
 // Client speaks to the nodes of one broker. All methods may be called concurrently.
 type Client struct {
-	o      Options
-	nodes  *nodes.Set
-	tracer trace.Tracer
+	o     Options
+	nodes *nodes.Set
+	spans *putspan.Maker
 }
 
 // Dial makes a client. Connections are made when they are first needed, unless WaitReady is set: then Dial returns when
@@ -71,7 +72,7 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 			return nil, nodes.Join(err, set.Close())
 		}
 	}
-	return &Client{o: o, nodes: set, tracer: o.TracerProvider.Tracer("github.com/tandemlog/tandem/pkg/client")}, nil
+	return &Client{o: o, nodes: set, spans: putspan.New(o.TracerProvider.Tracer("github.com/tandemlog/tandem/pkg/client"))}, nil
 }
 
 // Close closes all connections; calls under way end with an error.

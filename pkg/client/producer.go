@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
@@ -19,6 +17,7 @@ import (
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
 	"github.com/tandemlog/tandem/pkg/client/internal/attempt"
 	"github.com/tandemlog/tandem/pkg/client/internal/nodes"
+	"github.com/tandemlog/tandem/pkg/client/internal/putspan"
 	"github.com/tandemlog/tandem/pkg/errdefs"
 )
 
@@ -86,7 +85,7 @@ func (p *Producer) timeout() *durationpb.Duration {
 
 // Put stores one message; see the package comment for the three outcomes.
 func (p *Producer) Put(ctx context.Context, m *Message) (*Result, error) {
-	ctx, span := p.span(ctx, m.GetTopic(), 1)
+	ctx, span := p.c.spans.Start(ctx, m.GetTopic(), 1)
 	req := &storagev1.PutRequest{Message: p.prepare(ctx, m), Acks: p.o.Acks, Timeout: p.timeout()}
 	var result *Result
 	err := p.do(ctx, func(ctx context.Context, n *nodes.Node, opt grpc.CallOption) (Status, error) {
@@ -97,7 +96,7 @@ func (p *Producer) Put(ctx context.Context, m *Message) (*Result, error) {
 	if err != nil {
 		result = nil
 	}
-	endSpan(span, result, err)
+	putspan.End(span, result, err)
 	return result, err
 }
 
@@ -106,7 +105,7 @@ func (p *Producer) PutBatch(ctx context.Context, ms []*Message) ([]*Result, erro
 	if len(ms) == 0 {
 		return nil, errdefs.Invalid("messages", "is empty")
 	}
-	ctx, span := p.span(ctx, ms[0].GetTopic(), len(ms))
+	ctx, span := p.c.spans.Start(ctx, ms[0].GetTopic(), len(ms))
 	req := &storagev1.PutBatchRequest{Messages: make([]*Message, len(ms)), Acks: p.o.Acks, Timeout: p.timeout()}
 	for i, m := range ms {
 		req.Messages[i] = p.prepare(ctx, m)
@@ -124,10 +123,10 @@ func (p *Producer) PutBatch(ctx context.Context, ms []*Message) ([]*Result, erro
 		return results[0].GetStatus(), nil
 	})
 	if err != nil {
-		endSpan(span, nil, err)
+		putspan.End(span, nil, err)
 		return nil, err
 	}
-	endSpan(span, results[0], nil)
+	putspan.End(span, results[0], nil)
 	return results, nil
 }
 
@@ -204,26 +203,4 @@ func newUniqKey() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails; crypto/rand ends the process instead
 	return strings.ToUpper(hex.EncodeToString(b[:]))
-}
-
-// span starts the producer's span of a put.
-func (p *Producer) span(ctx context.Context, topic string, n int) (context.Context, trace.Span) {
-	return p.c.tracer.Start(ctx, "put "+topic, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
-		attribute.String("messaging.system", "tandem"),
-		attribute.String("messaging.operation.type", "send"),
-		attribute.String("messaging.destination.name", topic),
-		attribute.Int("messaging.batch.message_count", n),
-	))
-}
-
-func endSpan(span trace.Span, r *Result, err error) {
-	if span.IsRecording() {
-		if err != nil {
-			span.RecordError(err)
-			span.SetStatus(codes.Error, errdefs.ReasonOf(err))
-		} else {
-			span.SetAttributes(attribute.String("tandem.put.status", StatusName(r.GetStatus())), attribute.Int64("tandem.offset", r.GetOffset()))
-		}
-	}
-	span.End()
 }

@@ -7,6 +7,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/tandemlog/tandem/pkg/client/internal/putspan"
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/grpcx"
 )
@@ -79,19 +80,19 @@ func (s *Sender) Send(ctx context.Context, m *Message, done func(Outcome)) (uint
 	if len(m.GetBody()) == 0 {
 		return 0, errdefs.Invalid("body", "is empty")
 	}
-	spanCtx, span := s.p.span(ctx, m.GetTopic(), 1)
+	spanCtx, span := s.p.c.spans.Start(ctx, m.GetTopic(), 1)
 	e := &pending{given: m, message: s.p.prepare(spanCtx, m), done: done, span: span}
 	e.size = sizeOf(e.message)
 	if limit := s.p.c.o.MaxMessage - requestRoom; e.size > limit {
 		err := errTooLarge.WithMsg("trying to send message larger than max (%d vs. %d)", e.size+requestRoom, s.p.c.o.MaxMessage)
-		endSpan(span, nil, err)
+		putspan.End(span, nil, err)
 		return 0, err
 	}
 	for {
 		changed, err := s.enqueue(e)
 		if changed == nil {
 			if err != nil {
-				endSpan(span, nil, err)
+				putspan.End(span, nil, err)
 				return 0, err
 			}
 			return e.seq, nil
@@ -99,7 +100,7 @@ func (s *Sender) Send(ctx context.Context, m *Message, done func(Outcome)) (uint
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			endSpan(span, nil, ctx.Err())
+			putspan.End(span, nil, ctx.Err())
 			return 0, ctx.Err()
 		}
 	}
@@ -321,7 +322,7 @@ func (s *Sender) report(es []*pending, outcome func(*pending) Outcome) {
 			o.Err = ErrOutcomeUnknown.Wrap(errdefs.New(errdefs.FailedPrecondition, StatusName(o.Result.GetStatus()), "a later try was refused"))
 			o.Result = nil
 		}
-		endSpan(e.span, o.Result, o.Err)
+		putspan.End(e.span, o.Result, o.Err)
 		if e.done != nil {
 			e.done(o)
 		}

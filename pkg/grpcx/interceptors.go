@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -30,7 +29,12 @@ func (s *Server) unaryInterceptors() []grpc.UnaryServerInterceptor {
 			resp, err := next(ctx, req)
 			return resp, ToStatus(err)
 		},
-		interceptors.UnaryServerInterceptor(interceptors.CommonReportableFunc(r.unary)),
+		func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			start := time.Now()
+			resp, err := next(ctx, req)
+			r.ended(ctx, info.FullMethod, err, time.Since(start))
+			return resp, err
+		},
 		recovery.UnaryServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered)),
 		s.withDeadline,
 		s.validated,
@@ -48,7 +52,6 @@ func (s *Server) streamInterceptors() []grpc.StreamServerInterceptor {
 			}
 			return ToStatus(err)
 		},
-		// The middleware's reporter of streams would take the time of each message.
 		func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 			start := time.Now()
 			err := next(srv, ss)
@@ -144,21 +147,7 @@ func (r *reporter) allow(now time.Time) (int, bool) {
 	return n, true
 }
 
-func (r *reporter) unary(ctx context.Context, c interceptors.CallMeta) (interceptors.Reporter, context.Context) {
-	return unaryReport{r: r, ctx: ctx, call: c}, ctx
-}
-
-type unaryReport struct {
-	interceptors.NoopReporter
-	r    *reporter
-	ctx  context.Context //nolint:containedctx // lives as long as the call
-	call interceptors.CallMeta
-}
-
-func (u unaryReport) PostCall(err error, took time.Duration) {
-	u.r.ended(u.ctx, u.call.FullMethod(), err, took)
-}
-
+// ended is told of the end of each call.
 func (r *reporter) ended(ctx context.Context, method string, err error, took time.Duration) {
 	slow := r.slow >= 0 && took >= r.slow
 	if (err == nil && !slow) || errors.Is(err, errPanic) {

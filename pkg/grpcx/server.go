@@ -39,6 +39,7 @@ const (
 
 	handshakeTimeout = 10 * time.Second
 	maxStreams       = 4096
+	warmStacks       = 64
 	maxHeaders       = 64 << 10
 )
 
@@ -124,6 +125,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 		grpc.Creds(creds),
 		grpc.ChainUnaryInterceptor(s.unaryInterceptors()...),
 		grpc.ChainStreamInterceptor(s.streamInterceptors()...),
+		grpc.NumStreamWorkers(warmStacks), // a new goroutine a call, which is what happens beyond these, copies its stack as it grows
 		grpc.MaxRecvMsgSize(o.MaxMessage),
 		grpc.MaxSendMsgSize(o.MaxMessage),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),

@@ -10,7 +10,8 @@
 //	                        └─ waiters with m <= n go, in the order of m
 //
 // A mark never goes back. An owner whose data is cut closes the mark, usually with ErrTruncated, and makes a new one.
-// Waiting allocates nothing once the pool is warm, one timer serves all waiters of a mark, and waking happens outside the lock.
+// Waiting allocates nothing once the pool is warm, one timer serves all waiters of a mark, and waking happens outside the lock,
+// which Advance takes only when it has somebody to wake.
 //
 // What this package does not do: it has no goroutine and keeps no history.
 package watermark

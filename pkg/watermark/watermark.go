@@ -3,14 +3,15 @@ package watermark
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// maxIdle bounds the waiters that a mark keeps for reuse.
-const maxIdle = 1024
+// maxKept bounds the waiters that a mark keeps for reuse.
+const maxKept = 1024
 
 // ErrTruncated is what waiters get whose mark was closed by a cut of the data behind it.
 var ErrTruncated = errors.New("watermark: the data behind it was cut")
@@ -18,9 +19,13 @@ var ErrTruncated = errors.New("watermark: the data behind it was cut")
 // ErrClosed is what waiters get whose mark was closed without a reason of its own.
 var ErrClosed = errors.New("watermark: closed")
 
+// closed is the bit of Mark.state that ends it.
+const closed = 1
+
 // Mark is a growing int64. The zero value is not usable; see New. All methods may be called concurrently.
 type Mark struct {
-	value atomic.Int64
+	state atomic.Int64 // twice the number, and 1 once closed
+	first atomic.Int64 // the lowest number that is waited for, or more than any: who moves state past it must wake
 
 	mu      sync.Mutex
 	waiters []*waiter   // by want, lowest first; new ones are nearly always the highest
@@ -28,9 +33,10 @@ type Mark struct {
 	alarm   time.Time   // when it does so next: no waiter's deadline is earlier; zero: not at all
 	err     error       // not nil once closed
 	done    chan struct{}
+	spare   *waiter // for reuse
+	kept    int     // how many were made that come back
 
-	idleMu sync.Mutex // apart from mu, which Advance needs
-	idle   []*waiter
+	back atomic.Pointer[waiter] // those that have come back since spare was filled
 }
 
 // waiter belongs to the goroutine in wait; next and the send to wake belong to who took it out of the queue.
@@ -39,34 +45,42 @@ type waiter struct {
 	deadline time.Time  // zero: none
 	wake     chan error // capacity 1
 	next     *waiter
+	kept     bool // it comes back
 }
+
+// Max is the largest number of a mark; more counts as that much.
+const Max = math.MaxInt64 >> 1
 
 // New makes a mark that stands at value.
 func New(value int64) *Mark {
 	m := &Mark{done: make(chan struct{})}
-	m.value.Store(value)
+	m.state.Store(min(value, Max) << 1)
+	m.first.Store(math.MaxInt64)
 	return m
 }
 
 // Load returns the number.
-func (m *Mark) Load() int64 { return m.value.Load() }
+func (m *Mark) Load() int64 { return m.state.Load() >> 1 }
 
 // Advance raises the number to n and wakes who waited for it. A smaller n, and any n after Close, is ignored; the result
-// says whether the number moved.
+// says whether the number moved. It takes no lock unless there is somebody to wake.
 func (m *Mark) Advance(n int64) bool {
-	m.mu.Lock()
-	if m.err != nil || n <= m.value.Load() {
+	n = min(n, Max)
+	for {
+		old := m.state.Load()
+		if old&closed != 0 || n <= old>>1 {
+			return false
+		}
+		if m.state.CompareAndSwap(old, n<<1) {
+			break
+		}
+	}
+	if n >= m.first.Load() {
+		m.mu.Lock()
+		woken := m.due()
 		m.mu.Unlock()
-		return false
+		wakeAll(woken, nil)
 	}
-	m.value.Store(n)
-	due := 0
-	for due < len(m.waiters) && m.waiters[due].want <= n {
-		due++
-	}
-	woken := m.take(due)
-	m.mu.Unlock()
-	wakeAll(woken, nil)
 	return true
 }
 
@@ -82,13 +96,28 @@ func (m *Mark) Close(err error) {
 		return
 	}
 	m.err = err
+	m.state.Or(closed)
 	if m.timer != nil {
 		m.timer.Stop()
 	}
+	there := m.due()
 	woken := m.take(len(m.waiters))
 	close(m.done)
 	m.mu.Unlock()
+	wakeAll(there, nil)
 	wakeAll(woken, err)
+}
+
+// due takes out who waits for no more than the number. m.mu is held.
+func (m *Mark) due() *waiter {
+	n, k := m.Load(), 0
+	for k < len(m.waiters) && m.waiters[k].want <= n {
+		k++
+	}
+	if k == 0 {
+		return nil
+	}
+	return m.take(k)
 }
 
 // take unlinks the first n waiters and chains them, the first one first. m.mu is held.
@@ -101,7 +130,19 @@ func (m *Mark) take(n int) *waiter {
 	rest := copy(m.waiters, m.waiters[n:])
 	clear(m.waiters[rest:])
 	m.waiters = m.waiters[:rest]
+	m.setFirst()
 	return first
+}
+
+// setFirst follows a change of waiters. m.mu is held.
+func (m *Mark) setFirst() {
+	first := int64(math.MaxInt64)
+	if len(m.waiters) > 0 {
+		first = m.waiters[0].want
+	}
+	if first != m.first.Load() {
+		m.first.Store(first)
+	}
 }
 
 func wakeAll(w *waiter, err error) {
@@ -131,7 +172,7 @@ func (m *Mark) Wait(ctx context.Context, n int64) error {
 // WaitUntil is Wait with a deadline besides ctx's; passing it gives context.DeadlineExceeded, the zero time is none. It
 // spares the caller a context of its own.
 func (m *Mark) WaitUntil(ctx context.Context, n int64, deadline time.Time) error {
-	if m.value.Load() >= n {
+	if n = min(n, Max); m.Load() >= n {
 		return nil
 	}
 	w, err := m.enqueue(n, deadline)
@@ -147,39 +188,46 @@ func (m *Mark) WaitUntil(ctx context.Context, n int64, deadline time.Time) error
 	return err
 }
 
-// waiter returns one that is in no queue.
+// waiter returns one that is in no queue. m.mu is held.
 func (m *Mark) waiter() *waiter {
-	m.idleMu.Lock()
-	defer m.idleMu.Unlock()
-	k := len(m.idle)
-	if k == 0 {
-		return &waiter{wake: make(chan error, 1)}
+	if m.spare == nil {
+		m.spare = m.back.Swap(nil)
 	}
-	w := m.idle[k-1]
-	m.idle = m.idle[:k-1]
+	w := m.spare
+	if w != nil {
+		m.spare, w.next = w.next, nil
+		return w
+	}
+	w = &waiter{wake: make(chan error, 1)}
+	if m.kept < maxKept {
+		m.kept++
+		w.kept = true
+	}
 	return w
 }
 
+// giveBack needs no lock, which Advance may want: waiters are put back one by one and fetched all at once.
 func (m *Mark) giveBack(w *waiter) {
-	m.idleMu.Lock()
-	defer m.idleMu.Unlock()
-	if len(m.idle) < maxIdle {
-		m.idle = append(m.idle, w)
+	for w.kept {
+		w.next = m.back.Load()
+		if m.back.CompareAndSwap(w.next, w) {
+			return
+		}
 	}
 }
 
 // enqueue returns a queued waiter, or nil and the answer when there is nothing to wait for.
 func (m *Mark) enqueue(n int64, deadline time.Time) (*waiter, error) {
-	w := m.waiter()
 	m.mu.Lock()
-	if there, err := m.value.Load() >= n, m.err; there || err != nil {
+	if there := m.Load() >= n; there || m.err != nil {
+		err := m.err
 		m.mu.Unlock()
-		m.giveBack(w)
 		if there {
-			return nil, nil //nolint:nilnil // nil, nil: the number is there already
+			err = nil
 		}
 		return nil, err
 	}
+	w := m.waiter()
 	w.want, w.deadline = n, deadline
 	i := len(m.waiters)
 	m.waiters = append(m.waiters, w)
@@ -189,7 +237,10 @@ func (m *Mark) enqueue(n int64, deadline time.Time) (*waiter, error) {
 	}
 	m.waiters[i] = w
 	m.arm(deadline)
+	m.setFirst()
+	woken := m.due() // by who advanced before it could see first
 	m.mu.Unlock()
+	wakeAll(woken, nil)
 	return w, nil
 }
 
@@ -226,6 +277,7 @@ func (m *Mark) expire() {
 		w.next, late = late, w
 		return true
 	})
+	m.setFirst()
 	m.alarm = time.Time{}
 	m.arm(first)
 	m.mu.Unlock()
@@ -237,6 +289,7 @@ func (m *Mark) abandon(w *waiter, reason error) error {
 	m.mu.Lock()
 	if i := slices.Index(m.waiters, w); i >= 0 {
 		m.waiters = slices.Delete(m.waiters, i, i+1)
+		m.setFirst()
 		m.mu.Unlock()
 		return reason
 	}

@@ -3,8 +3,10 @@ package watermark_test
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -197,4 +199,86 @@ func TestDeadlinesOfManyWaiters(t *testing.T) {
 			t.Errorf("a later waiter: %v after %v", err, time.Since(began))
 		}
 	})
+}
+
+// TestAdvanceRacesClose: what was said at the close stays true.
+func TestAdvanceRacesClose(t *testing.T) {
+	for range 2000 {
+		m := watermark.New(0)
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				for n := int64(1); n <= 50; n++ {
+					m.Advance(n)
+				}
+			})
+		}
+		for n := range int64(8) {
+			wg.Go(func() {
+				if err := m.Wait(t.Context(), n*7); err == nil && m.Load() < n*7 || err != nil && !errors.Is(err, watermark.ErrClosed) {
+					t.Errorf("woken at %d for %d: %v", m.Load(), n*7, err)
+				}
+			})
+		}
+		m.Close(nil)
+		at := m.Load()
+		wg.Wait()
+		if m.Load() != at {
+			t.Fatalf("closed at %d, now at %d", at, m.Load())
+		}
+	}
+}
+
+func TestLargestNumber(t *testing.T) {
+	m := watermark.New(-1)
+	if m.Load() != -1 || m.Advance(-1) || !m.Advance(0) {
+		t.Errorf("a mark may begin below 0: %d", m.Load())
+	}
+	m.Advance(math.MaxInt64)
+	if err := m.Wait(t.Context(), math.MaxInt64); err != nil || m.Load() != watermark.Max {
+		t.Errorf("%v at %d", err, m.Load())
+	}
+}
+
+// BenchmarkAdvance is what many do who each append and tell of it, while one waits for what is far away.
+func BenchmarkAdvance(b *testing.B) {
+	m := watermark.New(0)
+	ctx, cancel := context.WithCancel(b.Context())
+	done := make(chan error)
+	go func() { done <- m.Wait(ctx, math.MaxInt64) }()
+	var n atomic.Int64
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			m.Advance(n.Add(300))
+		}
+	})
+	cancel()
+	<-done
+}
+
+// BenchmarkWaits is a closed loop of 512 that each wait for a number of their own.
+func BenchmarkWaits(b *testing.B) {
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	written, acked := watermark.New(0), watermark.New(0)
+	go func() {
+		for n := int64(0); written.Wait(ctx, n+1) == nil; {
+			n = written.Load()
+			acked.Advance(n)
+		}
+	}()
+	var n atomic.Int64
+	var wg sync.WaitGroup
+	for range 512 {
+		wg.Go(func() {
+			for n.Load() < int64(b.N) {
+				mine := n.Add(1)
+				written.Advance(mine)
+				if err := acked.WaitUntil(ctx, mine, time.Now().Add(time.Minute)); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
 }

@@ -70,3 +70,45 @@ func TestListsOfLargeEntries(t *testing.T) {
 		t.Errorf("%d differences", differences)
 	}
 }
+
+// TestAStreamOfHugeNames: each refused offset is listed, however long the names in it are, and the stream goes on.
+func TestAStreamOfHugeNames(t *testing.T) {
+	t.Parallel()
+	m := newNode(t, 0, asyncMaster).start().awaitOpen()
+	stream, err := m.offsets().CommitStream(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const offsets, requests = 1000, 3
+	for i := range requests {
+		req := &configsyncv1.CommitStreamRequest{Sequence: uint64(i) + 1} //nolint:gosec // small
+		for range offsets {
+			req.Offsets = append(req.Offsets, &configsyncv1.ConsumerOffset{Topic: strings.Repeat("é", 2500), Group: groupA, Offset: 7})
+		}
+		if err := stream.Send(req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := stream.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	failures, last := 0, uint64(0)
+	for {
+		resp, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		failures, last = failures+len(resp.GetFailures()), resp.GetSequence()
+		for _, f := range resp.GetFailures() {
+			if f.GetReason() != "INVALID_NAME" || f.GetOffset().GetGroup() != groupA || !strings.HasPrefix(f.GetOffset().GetTopic(), "éé") {
+				t.Fatalf("%v", f)
+			}
+		}
+	}
+	if failures != offsets*requests || last != requests {
+		t.Errorf("%d failures, answered up to %d", failures, last)
+	}
+}

@@ -24,13 +24,16 @@ type simNet struct {
 	calm    bool
 	cut     [3][3]bool
 	streams map[*simStream]bool
-	old     map[simKey][]*configsyncv1.FetchResponse // earlier answers
+	old     map[simKey][]*simAnswer // earlier answers
 }
 
 type simKey struct {
 	to   int
 	kind configsyncv1.Kind
 }
+
+// simAnswer is one as far as it came.
+type simAnswer struct{ parts []*configsyncv1.FetchResponse }
 
 // simStream is one that is open.
 type simStream struct {
@@ -121,8 +124,11 @@ func answeredTopics(req *configsyncv1.CheckRequest, resp *configsyncv1.CheckResp
 func (c *simClient) Fetch(ctx context.Context, req *configsyncv1.FetchRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[configsyncv1.FetchResponse], error) {
 	key := simKey{c.to, req.GetKind()}
 	if c.net.chance(10) { // an answer of before comes again
+		var parts []*configsyncv1.FetchResponse
 		c.net.mu.Lock()
-		parts := c.net.old[key]
+		if old := c.net.old[key]; len(old) > 0 {
+			parts = old[c.net.w.dice(len(old))].parts
+		}
 		c.net.mu.Unlock()
 		return &simReceiver[configsyncv1.FetchResponse]{next: func() (*configsyncv1.FetchResponse, error) {
 			if len(parts) == 0 {
@@ -133,7 +139,7 @@ func (c *simClient) Fetch(ctx context.Context, req *configsyncv1.FetchRequest, _
 			return p, nil
 		}}, nil
 	}
-	var parts []*configsyncv1.FetchResponse
+	answer := &simAnswer{}
 	r, err := open(ctx, c, func(n *simParts, s grpc.ServerStreamingServer[configsyncv1.FetchResponse]) error {
 		return n.sync.Fetch(req, s)
 	})
@@ -144,9 +150,11 @@ func (c *simClient) Fetch(ctx context.Context, req *configsyncv1.FetchRequest, _
 	r.next = func() (*configsyncv1.FetchResponse, error) {
 		p, err := next()
 		if err == nil {
-			parts = append(parts, p)
 			c.net.mu.Lock()
-			c.net.old[key] = parts
+			answer.parts = append(answer.parts, p)
+			if len(answer.parts) == 1 {
+				c.net.old[key] = append(c.net.old[key], answer)
+			}
 			c.net.mu.Unlock()
 		}
 		return p, err

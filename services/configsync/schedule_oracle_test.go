@@ -18,6 +18,7 @@ type oracle struct {
 	deleted map[string][]entry.Version // when they were deleted
 	unsure  map[string]bool            // nobody promises anything about these
 	offsets map[string]entry.QueueOffset
+	delays  map[int32]entry.Delay
 	top     int64 // the last reign that was judged
 
 	mu     sync.Mutex // guards the following, which nodes write down
@@ -54,7 +55,7 @@ type fenced struct {
 func newOracle() oracle {
 	return oracle{
 		acked: map[string]acked{}, deleted: map[string][]entry.Version{}, unsure: map[string]bool{},
-		offsets: map[string]entry.QueueOffset{}, reigns: map[int64]*reign{},
+		offsets: map[string]entry.QueueOffset{}, delays: map[int32]entry.Delay{}, reigns: map[int64]*reign{},
 	}
 }
 
@@ -201,6 +202,10 @@ func (w *world) compare(id int, before, now *table.Table) {
 					w.t.Errorf("node %d: %s goes from %v to %v, %v, before %v", id, e.Key, q, h, now.Version(), before.Version())
 				}
 			}
+		case *entry.Delay:
+			if have, there := next.Value.(*entry.Delay); !there || have.Join(v) != have {
+				w.t.Errorf("node %d: delay level %s goes from %v to %v, %v, before %v", id, e.Key, v, have, now.Version(), before.Version())
+			}
 		}
 	}
 }
@@ -265,6 +270,14 @@ func (w *world) holds(n *simNode, topic string) {
 	}
 }
 
+// holdsDelay notes the offset of a delay level that was answered.
+func (w *world) holdsDelay(n *simNode, level int32) {
+	if d, ok := n.parts().registry.Snapshot(entry.DelayOffsets).Delay(level); ok && !n.dead.Load() {
+		old := w.delays[level]
+		w.delays[level] = *old.Join(&d)
+	}
+}
+
 // equal says what differs.
 func (w *world) equal() string {
 	for _, n := range w.nodes {
@@ -289,6 +302,11 @@ func (w *world) check() {
 	for name, last := range w.acked {
 		if _, there := r.Snapshot(entry.Topics).Get(name); there != last.created && !w.unsure[name] {
 			w.t.Errorf("schedule %d: topic %s: answered %+v, there %v", w.seed, name, last, there)
+		}
+	}
+	for level, d := range w.delays {
+		if have, ok := r.Snapshot(entry.DelayOffsets).Delay(level); !ok || *have.Join(&d) != have {
+			w.t.Errorf("schedule %d: delay level %d: answered %v, in the end %v", w.seed, level, d, have)
 		}
 	}
 	for key, q := range w.offsets {

@@ -27,8 +27,8 @@ import (
 	"github.com/tandemlog/tandem/services/configsync/internal/wire"
 )
 
-// TestRandomSchedules runs three whole nodes, without sockets and on virtual time, through crashes at any step of saving, changes
-// of the master (told or not told), cut links, lost, broken and repeated answers. On no node does a table become poorer or an
+// TestRandomSchedules runs three whole nodes, without sockets and on virtual time, through crashes at any step of saving, full disks,
+// changes of the master (told or not told), cut links, lost, broken and repeated answers. On no node does a table become poorer or an
 // offset go back without a reset, and in the end all have the same, with all that was answered as durable.
 func TestRandomSchedules(t *testing.T) {
 	t.Parallel()
@@ -48,19 +48,20 @@ func TestRandomSchedules(t *testing.T) {
 		}
 	}
 	t.Logf("%d schedules: %+v", count, all)
-	if all.Opened < count || all.Heard < all.Opened || all.Crashed < count/2 || all.Changes < 5*count || all.Unsure > all.Topics/2 {
+	if all.Opened < count || all.Heard < all.Opened || all.Full < count/2 || all.Crashed < count/2 || all.Changes < 5*count || all.Unsure > all.Topics/2 {
 		t.Errorf("the schedules do not show what they should: %+v", all)
 	}
 }
 
 // counts say what the schedules were made of.
-type counts struct{ Opened, Heard, Crashed, InWrite, Changes, Topics, Unsure, Offsets int }
+type counts struct{ Opened, Heard, Crashed, InWrite, Full, Changes, Topics, Unsure, Offsets int }
 
 func (c *counts) add(o *counts) {
 	c.Opened += o.Opened
 	c.Heard += o.Heard
 	c.Crashed += o.Crashed
 	c.InWrite += o.InWrite
+	c.Full += o.Full
 	c.Changes += o.Changes
 	c.Topics += o.Topics
 	c.Unsure += o.Unsure
@@ -98,6 +99,7 @@ type simNode struct {
 	fenced fenced      // of the process
 	dead   atomic.Bool // it crashed in the middle of something
 	left   *memfs.FS   // what that left
+	full   bool        // its disk
 }
 
 // simParts are a running process.
@@ -139,7 +141,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		t: t, seed: seed, rnd: rand.New(rand.NewPCG(seed, 1)), //nolint:gosec // by seed
 		owner: map[int64]*simNode{}, oracle: newOracle(),
 	}
-	w.net = &simNet{w: w, streams: map[*simStream]bool{}, old: map[simKey][]*configsyncv1.FetchResponse{}}
+	w.net = &simNet{w: w, streams: map[*simStream]bool{}, old: map[simKey][]*simAnswer{}}
 	for i := range w.nodes {
 		w.nodes[i] = &simNode{w: w, id: i, fs: memfs.New(), role: &simRole{changed: watermark.New(0)}, seen: map[entry.Kind]*table.Table{}}
 	}
@@ -230,6 +232,17 @@ func (n *simNode) crashSoon() {
 	})
 }
 
+// fill leaves no room on the node's disk, or makes room again.
+func (n *simNode) fill(full bool) {
+	n.w.note("disk", "node", n.id, "full", full)
+	n.full = full
+	n.fs.SetQuota(0)
+	if full {
+		n.w.counts.Full++
+		n.fs.SetQuota(n.fs.Used())
+	}
+}
+
 // kill ends the process; it is as if it had stopped at once.
 func (n *simNode) kill() {
 	p := n.parts()
@@ -285,7 +298,7 @@ func (w *world) act(n *simNode) {
 	}
 	w.counts.Changes++
 	name := fmt.Sprintf("Topic%d", w.dice(12))
-	switch w.dice(6) {
+	switch w.dice(7) {
 	case 0, 1:
 		var resp *configsyncv1.CreateTopicResponse
 		resp, err = p.topics.CreateTopic(ctx, &configsyncv1.CreateTopicRequest{Topic: &configsyncv1.Topic{Name: name}})
@@ -307,13 +320,24 @@ func (w *world) act(n *simNode) {
 		if err == nil {
 			w.holds(n, name)
 		}
+	case 6:
+		level := int32(1 + w.dice(3)) //nolint:gosec // small
+		d := &configsyncv1.DelayOffset{Level: level, Offset: int64(w.dice(1000))}
+		if w.dice(4) == 0 {
+			_, err = p.offsets.ResetDelay(ctx, &configsyncv1.ResetDelayRequest{Level: level, Offset: d.GetOffset()})
+		} else {
+			_, err = p.offsets.CommitDelay(ctx, &configsyncv1.CommitDelayRequest{Offsets: []*configsyncv1.DelayOffset{d}})
+		}
+		if err == nil {
+			w.holdsDelay(n, level)
+		}
 	}
 }
 
 // step does one thing.
 func (w *world) step() {
 	n := w.nodes[w.dice(3)]
-	switch w.dice(14) {
+	switch w.dice(15) {
 	case 0:
 		if n.alive() {
 			n.crashSoon()
@@ -328,6 +352,8 @@ func (w *world) step() {
 		w.net.cut[n.id][to] = !w.net.cut[n.id][to]
 		w.net.mu.Unlock()
 		w.net.sever(func(from, other int) bool { return from == n.id && other == to || from == to && other == n.id })
+	case 5:
+		n.fill(!n.full)
 	default:
 		for range 1 + w.dice(4) {
 			w.act(w.nodes[w.dice(3)])
@@ -404,8 +430,10 @@ func (w *world) heal() {
 	for _, n := range w.nodes {
 		if n.parts() == nil || n.dead.Load() || w.dice(3) == 0 {
 			n.kill()
+			n.fill(false)
 			n.start()
 		}
+		n.fill(false)
 	}
 	last := slices.IndexFunc(w.nodes[:], func(n *simNode) bool { r := n.role.Role(); return r.Master && r.Epoch == w.epoch })
 	if w.dice(2) == 0 || last < 0 {

@@ -93,7 +93,7 @@ func (l *links) Acked(k int) *watermark.Mark       { return l.master.Acked(k) }
 func (l *links) InSync() int                       { return l.master.InSync() }
 func (l *links) InSyncChanged() *watermark.Mark    { return l.master.InSyncChanged() }
 func (l *links) Grant(g role.Grant) (role.Token, <-chan struct{}, error) {
-	return l.master.Grant(replication.Grant{NodeID: g.NodeID, Address: g.Address, Start: g.Start, Frame: g.Frame, Flushes: g.Flushes})
+	return l.master.Grant(replication.Grant{NodeID: g.NodeID, Address: g.Address, Start: g.Start, Frame: g.Frame, Flushes: g.Flushes, Outside: g.Outside})
 }
 
 // puller receives the raw stream.

@@ -243,7 +243,7 @@ func (a *app) openReplication() error {
 	meter := a.env.MeterProvider.Meter(scope + "replication")
 	a.master = replication.NewMaster(replication.MasterOptions{
 		Heartbeat: c.HASendHeartbeatInterval, Housekeeping: c.HAHousekeepingInterval, BatchSize: int(c.HATransferBatchSize),
-		MaxFrame: int(c.HA.FrameSize), MaxSlaves: c.HA.MaxSlaves, LegacySlaves: c.HA.LegacySlaves, LegacyPeers: legacy,
+		MaxFrame: int(c.HA.FrameSize), MaxSlaves: c.HA.MaxSlaves, LegacySlaves: c.HA.LegacySlaves, LegacyPeers: legacy, LegacyOutside: len(c.HA.Peers) > 0,
 		StartFromLast: c.HA.StartFrom == fromLast, FallBehindMax: int64(c.HASlaveFallbehindMax),
 		Congestion: c.HA.CongestionControl, Log: a.env.Logger, Meter: meter,
 	}, a.log)

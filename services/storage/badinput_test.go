@@ -28,6 +28,7 @@ import (
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/grpcx"
 	"github.com/tandemlog/tandem/pkg/peercert"
+	"github.com/tandemlog/tandem/pkg/service/servicetest"
 	"github.com/tandemlog/tandem/pkg/testkit"
 )
 
@@ -263,7 +264,7 @@ func (n *node) runToEnd(args ...string) (out string, code int) {
 	cmd := n.command(args...)
 	var b bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &b, &b
-	n.fork(cmd)
+	servicetest.Fork(n.t, cmd)
 	timer := time.AfterFunc(testkit.Patience, func() { _ = cmd.Process.Kill() })
 	defer timer.Stop()
 	err := cmd.Wait()
@@ -304,13 +305,13 @@ func TestStartsThatFail(t *testing.T) {
 		}},
 		"certificate of another CA than the group's": {2, []string{"tls.certFile", "caFile"}, func(t *testing.T, n *node) []string {
 			n.cfg.TLS = peercert.Section{CertFile: one + ".crt", KeyFile: one + ".key", CAFile: two + ".crt", RequireClientCert: true}
-			n.cfg.HA.Peers = []string{n.cfg.Listen, freeAddr(t)}
+			n.cfg.HA.Peers = []string{n.cfg.Listen, servicetest.FreeAddr(t)}
 			return []string{"-check-config"}
 		}},
 		"certificate of another host": {2, []string{"tls.certFile", "10.1.2.3", "127.0.0.1"}, func(t *testing.T, n *node) []string {
 			n.cfg.TLS = peercert.Section{CertFile: one + ".crt", KeyFile: one + ".key", CAFile: one + ".crt", RequireClientCert: true}
 			n.cfg.Advertise = "10.1.2.3:10911"
-			n.cfg.HA.Peers = []string{n.cfg.Advertise, freeAddr(t)}
+			n.cfg.HA.Peers = []string{n.cfg.Advertise, servicetest.FreeAddr(t)}
 			return []string{"-check-config"}
 		}},
 		"no certificate": {2, []string{"none.crt"}, func(_ *testing.T, n *node) []string {

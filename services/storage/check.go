@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/service"
+	"github.com/tandemlog/tandem/pkg/service/checkargs"
 	"github.com/tandemlog/tandem/pkg/vfs"
 	"github.com/tandemlog/tandem/services/storage/internal/check"
 	"github.com/tandemlog/tandem/services/storage/internal/check/folder"
@@ -22,7 +21,7 @@ import (
 // checkCommand is `storage check`.
 func checkCommand() service.Command[Config] {
 	return service.Command[Config]{
-		Name: "check", Args: "[-json] [DIR]",
+		Name: "check", Args: checkargs.Usage,
 		Summary: "check the log and the queues of a stopped storage or RocketMQ broker (default: storePathRootDir); changes nothing;\n                exit code 0 sound, 1 damaged, 2 usage, 3 not checked (in use, not readable)",
 		Run: func(ctx context.Context, c *Config, args []string, out io.Writer) error {
 			return runCheck(ctx, vfs.OS(), c, args, out, terminal(os.Stderr))
@@ -34,37 +33,20 @@ var errDamaged = errdefs.New(errdefs.DataLoss, "DAMAGED", "the folder is damaged
 	WithRemedy("records: start the storage and repair it with `tandemctl repair NODE --from PEER`; queues: the same, or remove consumequeue/ and tandem/queues, they are built anew from the log; " +
 		"files: bring them back from a copy, or start this node in an empty folder, as a slave of a node that has the log")
 
-const checkUsage = `usage: storage [flags] check [-json] [DIR]
-
-Checks the log and the queues in DIR (default: storePathRootDir) of a stopped storage or RocketMQ broker and changes nothing.
+const checkUsage = `Checks the log and the queues in DIR (default: storePathRootDir) of a stopped storage or RocketMQ broker and changes nothing.
 -json writes one JSON object a line. Exit code: 0 sound; 1 damaged; 2 the command line is wrong, or DIR holds no store; 3 it could
-not be checked: a process uses the folder, or it cannot be read.
-`
+not be checked: a process uses the folder, or it cannot be read.`
 
 // runCheck checks the folder that args name. Progress goes to term unless that is nil.
 func runCheck(ctx context.Context, fsys vfs.FS, c *Config, args []string, out, term io.Writer) error {
-	fs := flag.NewFlagSet("check", flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
-	asJSON := fs.Bool("json", false, "one JSON object a line")
-	switch err := fs.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		_, err := io.WriteString(out, checkUsage)
-		return err //nolint:wrapcheck // of the output
-	case err != nil:
-		return errdefs.Invalid("check", "%v; usage: storage check [-json] [DIR]", err)
-	}
-	dir := c.StorePathRootDir
-	switch fs.NArg() {
-	case 0:
-	case 1:
-		dir = fs.Arg(0)
-	default:
-		return errdefs.Invalid("check", "takes one folder, not %d; usage: storage check [-json] [DIR]", fs.NArg())
+	dir, asJSON, err := checkargs.Read("storage", checkUsage, c.StorePathRootDir, args, out)
+	if err != nil {
+		return err
 	}
 	if err := checkFolder(fsys, "check", dir); err != nil {
 		return err
 	}
-	p := &printer{out: out, term: term, json: *asJSON}
+	p := &printer{out: out, term: term, json: asJSON}
 	began := time.Now()
 	r, err := folder.Check(ctx, fsys, dir, folder.Options{Levels: c.levels, Now: began, Emit: p.finding, Progress: p.progress})
 	p.clear()

@@ -3,24 +3,23 @@ package main
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/tandemlog/tandem/pkg/durable"
 	"github.com/tandemlog/tandem/pkg/mappedfile"
+	"github.com/tandemlog/tandem/pkg/service/servicetest"
 	"github.com/tandemlog/tandem/services/storage/internal/epoch"
 )
 
 // runs runs the binary with args and returns what it writes and its exit code.
 func (n *node) runs(args ...string) (string, int) {
 	n.t.Helper()
-	cmd := exec.Command(os.Args[0], args...)
-	cmd.Env = append(os.Environ(), childVar+"=1")
+	cmd := servicetest.Command(childVar, args...)
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
-	n.fork(cmd)
+	servicetest.Fork(n.t, cmd)
 	if err := cmd.Wait(); err != nil && cmd.ProcessState == nil {
 		n.t.Fatal(err)
 	}

@@ -83,7 +83,7 @@ type Config struct {
 
 // HA is what Tandem adds to RocketMQ's replication settings.
 type HA struct {
-	// gRPC addresses of all nodes of the group, this one's `advertise` included; empty: it is alone.
+	// gRPC addresses of all nodes of the group, this one's `advertise` included; other slaves confirm no puts. Empty: it is alone.
 	Peers []string `yaml:"peers"`
 	// SYNC_MASTER or ASYNC_MASTER: what a node of this group becomes when it is promoted; the same on all of them. Empty:
 	// brokerRole where that is a master's, else SYNC_MASTER with peers and ASYNC_MASTER without.

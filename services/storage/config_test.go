@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/service"
+	"github.com/tandemlog/tandem/pkg/service/servicetest"
 	"github.com/tandemlog/tandem/pkg/testkit"
 )
 
@@ -37,9 +37,9 @@ func TestTheExampleHasEveryKey(t *testing.T) {
 	n := alone(t)
 	for _, args := range [][]string{{"-print-config"}, {"-print-config", "-config", name}} {
 		var out bytes.Buffer
-		cmd := exec.Command(os.Args[0], args...)
-		cmd.Env, cmd.Stdout = append(os.Environ(), childVar+"=1"), &out
-		n.fork(cmd)
+		cmd := servicetest.Command(childVar, args...)
+		cmd.Stdout = &out
+		servicetest.Fork(n.t, cmd)
 		if err := cmd.Wait(); err != nil {
 			t.Fatalf("%v: %v", args, err)
 		}

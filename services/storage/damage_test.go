@@ -20,6 +20,7 @@ import (
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/grpcx"
 	"github.com/tandemlog/tandem/pkg/mappedfile"
+	"github.com/tandemlog/tandem/pkg/service/servicetest"
 	"github.com/tandemlog/tandem/pkg/testkit"
 	"github.com/tandemlog/tandem/pkg/vfs"
 )
@@ -358,7 +359,7 @@ func TestARepairTakesOnlyItsOwnHistory(t *testing.T) {
 		n.awaitEnd(master.end64())
 	}
 	before := must1(t)(sick.scrub(&storagev1.ScrubRequest{}))
-	short := newNode(t, 8, slave, func(c *Config) { c.Master.Address = freeAddr(t) }) // nobody is there
+	short := newNode(t, 8, slave, func(c *Config) { c.Master.Address = servicetest.FreeAddr(t) }) // nobody is there
 	short.start()
 	for name, c := range map[string]struct {
 		source *node

@@ -35,7 +35,7 @@ var docs = map[string]string{ //nolint:gochecknoglobals // a table
 	"haSlaveFallbehindMax":    "bytes that a slave may lack and still count as in sync",
 	"slaveTimeout":            "longest wait of a put for slaves, then FLUSH_SLAVE_TIMEOUT",
 
-	"ha.peers":                 "gRPC addresses of all nodes of the group, this one's advertise included; empty: it is alone",
+	"ha.peers":                 "gRPC addresses of all nodes of the group, this one's advertise included; other slaves confirm no puts; empty: it is alone",
 	"ha.masterRole":            "what a node of this group becomes when it is promoted, SYNC_MASTER or ASYNC_MASTER; the same on all",
 	"ha.required":              "slaves that must confirm a put for PUT_OK on a SYNC_MASTER",
 	"ha.refuseWithoutReplicas": "refuse puts while fewer than ha.required slaves are in sync",

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
+	"github.com/tandemlog/tandem/pkg/service/servicetest"
 	"github.com/tandemlog/tandem/pkg/testkit"
 )
 
@@ -301,7 +302,7 @@ func TestGoldenStoresOpenedAndClosed(t *testing.T) {
 				t.Parallel()
 				want := files(t, golden, logAndQueues...)
 				n := newNode(t, 1, role).takeOver(golden)
-				n.cfg.Master.Address = map[bool]string{true: freeAddr(t)}[role == slave]
+				n.cfg.Master.Address = map[bool]string{true: servicetest.FreeAddr(t)}[role == slave]
 				for open := range 2 {
 					n.start()
 					if role != slave {

@@ -4,26 +4,19 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
-	"strconv"
-	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
 
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
 	"github.com/tandemlog/tandem/pkg/grpcx"
 	"github.com/tandemlog/tandem/pkg/service"
-	"github.com/tandemlog/tandem/pkg/telemetry"
+	"github.com/tandemlog/tandem/pkg/service/servicetest"
 	"github.com/tandemlog/tandem/pkg/testkit"
 	"github.com/tandemlog/tandem/pkg/vfs"
 )
@@ -53,8 +46,8 @@ func scaled[T any](short, full T) T {
 type node struct {
 	t   testing.TB
 	cfg *Config
-	fs  vfs.FS  // where its folder is
-	log *record // what it has logged
+	fs  vfs.FS              // where its folder is
+	log *servicetest.Record // what it has logged
 
 	// In this process, while it runs.
 	app  *app
@@ -76,16 +69,16 @@ func small(c *Config) {
 // newNode makes the configuration of a storage in a fresh folder.
 func newNode(t testing.TB, id int64, role string, change ...func(*Config)) *node {
 	t.Helper()
-	n := &node{t: t, cfg: defaultConfig(), fs: vfs.OS(), log: &record{}}
+	n := &node{t: t, cfg: defaultConfig(), fs: vfs.OS(), log: &servicetest.Record{}}
 	small(n.cfg)
 	n.cfg.BrokerID, n.cfg.BrokerRole = id, role
-	n.cfg.Listen, n.cfg.HAListen = freeAddr(t), freeAddr(t)
+	n.cfg.Listen, n.cfg.HAListen = servicetest.FreeAddr(t), servicetest.FreeAddr(t)
 	n.cfg.StorePathRootDir = filepath.Join(t.TempDir(), "store")
 	n.change(change...)
 	t.Cleanup(func() {
 		n.end()
 		if t.Failed() {
-			t.Logf("log of node %d:\n%s", id, n.log.tail())
+			t.Logf("log of node %d:\n%s", id, n.log.Tail())
 		}
 	})
 	return n
@@ -96,29 +89,6 @@ func (n *node) change(change ...func(*Config)) {
 	for _, f := range change {
 		f(n.cfg)
 	}
-}
-
-// given are the addresses that freeAddr has returned: a node that is down keeps its own.
-var given sync.Map
-
-// freeAddr returns a loopback address that nobody listens on, below the ports that connections take by themselves.
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	for range 1000 {
-		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(12000+rand.IntN(20000)))
-		if _, taken := given.LoadOrStore(addr, true); taken {
-			continue
-		}
-		var lc net.ListenConfig
-		if ln, err := lc.Listen(t.Context(), "tcp", addr); err == nil {
-			if err := ln.Close(); err != nil {
-				t.Fatal(err)
-			}
-			return addr
-		}
-	}
-	t.Fatal("no free port")
-	return ""
 }
 
 // group makes a master of that role and slaves that know each other.
@@ -168,37 +138,15 @@ func (n *node) tryStart() error {
 		return err
 	}
 	cfg.Telemetry.LogWriter = n.log
-	ctx, cancel := context.WithCancel(context.Background())
-	tel, err := telemetry.Open(ctx, "tandem-storage", "test", cfg.Telemetry)
-	if err != nil {
-		cancel()
-		return err
-	}
-	env := &service.Env{Telemetry: tel, Name: "storage", Version: "test", Budget: cfg.ShutdownTimeout}
-	a := &app{cfg: &cfg, env: env, fs: n.fs}
-	built, ended := make(chan struct{}), make(chan error, 1)
-	go func() {
-		ended <- service.Serve(ctx, env, func(context.Context) ([]service.Actor, error) {
-			actors, err := a.build()
-			if err == nil {
-				close(built)
-			}
-			return actors, err
-		})
-	}()
-	select {
-	case <-built:
-	case err := <-ended:
-		cancel()
-		return err
-	}
-	n.app = a
-	n.stop = sync.OnceValue(func() error {
-		forks.RLock()
-		defer forks.RUnlock()
-		cancel()
-		return <-ended
+	a := &app{cfg: &cfg, fs: n.fs}
+	running, err := servicetest.Serve("storage", cfg.Common, func(env *service.Env) ([]service.Actor, error) {
+		a.env = env
+		return a.build()
 	})
+	if err != nil {
+		return err
+	}
+	n.app, n.stop = a, running.Stop
 	n.dial()
 	return nil
 }
@@ -206,16 +154,7 @@ func (n *node) tryStart() error {
 // dial makes a plain gRPC client, as anybody's.
 func (n *node) dial() {
 	n.t.Helper()
-	var err error
-	n.conn, err = grpc.NewClient(n.cfg.Listen, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)),
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond},
-			MinConnectTimeout: testkit.Patience,
-		}))
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	n.conn = servicetest.Dial(n.t, n.cfg.Listen)
 }
 
 func (n *node) hangUp() {
@@ -255,32 +194,16 @@ func (n *node) spawn() *node {
 	n.t.Helper()
 	cmd := n.command()
 	cmd.Stdout, cmd.Stderr = n.log, n.log
-	n.fork(cmd)
+	servicetest.Fork(n.t, cmd)
 	n.cmd = cmd
 	n.dial()
 	n.await("an answer", func(*storagev1.StatusResponse) bool { return true })
 	return n
 }
 
-// forks keeps children from being born while a node of this process stops: until its exec a child holds all files that are
-// open here, locks of folders among them.
-var forks sync.RWMutex
-
-func (n *node) fork(cmd *exec.Cmd) {
-	n.t.Helper()
-	forks.Lock()
-	defer forks.Unlock()
-	if err := cmd.Start(); err != nil {
-		n.t.Fatal(err)
-	}
-}
-
 // command is the child that is not started yet.
 func (n *node) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(os.Args[0], append(settings(n.cfg), args...)...) //nolint:gosec // this binary
-	cmd.Env = append(os.Environ(), childVar+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	return cmd
+	return servicetest.Command(childVar, append(servicetest.Settings(n.cfg, defaultConfig()), args...)...)
 }
 
 // kill ends the child with -9.
@@ -297,41 +220,7 @@ func (n *node) signal(s syscall.Signal) error {
 	n.t.Helper()
 	cmd := n.cmd
 	n.cmd = nil
-	if err := cmd.Process.Signal(s); err != nil {
-		n.t.Errorf("signal: %v", err)
-	}
-	return cmd.Wait()
-}
-
-// settings are the -set flags that make the default configuration this one.
-func settings(c *Config) []string {
-	var args []string
-	var walk func(prefix string, have, std reflect.Value)
-	walk = func(prefix string, have, std reflect.Value) {
-		for i := range have.NumField() {
-			f := have.Type().Field(i)
-			name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-			h, d := have.Field(i), std.Field(i)
-			switch {
-			case name == "-":
-			case f.Anonymous:
-				walk(prefix, h, d)
-			case f.Type.Kind() == reflect.Struct:
-				walk(prefix+name+".", h, d)
-			case reflect.DeepEqual(h.Interface(), d.Interface()):
-			case f.Type.Kind() == reflect.Slice:
-				var list []string
-				for j := range h.Len() {
-					list = append(list, fmt.Sprint(h.Index(j).Interface()))
-				}
-				args = append(args, "-set", prefix+name+"="+strings.Join(list, ","))
-			default:
-				args = append(args, "-set", fmt.Sprintf("%s%s=%v", prefix, name, h.Interface()))
-			}
-		}
-	}
-	walk("", reflect.ValueOf(*c), reflect.ValueOf(*defaultConfig()))
-	return args
+	return servicetest.End(n.t, cmd, s)
 }
 
 func (n *node) admin() storagev1.StorageAdminServiceClient {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
+	"github.com/tandemlog/tandem/pkg/service/servicetest"
 	"github.com/tandemlog/tandem/pkg/testkit"
 )
 
@@ -136,7 +137,7 @@ func TestRefusals(t *testing.T) {
 		"another broker":      {"WRONG_CLUSTER", func(c *Config) { c.BrokerName = "other" }},
 		"the master's own id": {"", func(c *Config) { c.BrokerID = 7 }},
 		"another slave's id":  {"", func(c *Config) { c.BrokerID = 5 }},
-		"nobody there":        {"", func(c *Config) { c.Master.Address = freeAddr(t) }},
+		"nobody there":        {"", func(c *Config) { c.Master.Address = servicetest.FreeAddr(t) }},
 		"a raw port":          {"", func(c *Config) { c.Master.Address = master.cfg.HAListen }},
 		"a web server":        {"", func(c *Config) { c.Master.Address = master.app.env.DebugAddr().String() }},
 	} {

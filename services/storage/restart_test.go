@@ -15,6 +15,7 @@ import (
 
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
 	"github.com/tandemlog/tandem/pkg/client"
+	"github.com/tandemlog/tandem/pkg/service/servicetest"
 	"github.com/tandemlog/tandem/pkg/testkit"
 )
 
@@ -116,7 +117,7 @@ func TestT10_TornAndRotten(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.takeOver(made.cfg.StorePathRootDir)
-		n.log = &record{}
+		n.log = &servicetest.Record{}
 		name := filepath.Join(n.cfg.StorePathRootDir, "commitlog", fmt.Sprintf("%020d", 0))
 		f, err := os.OpenFile(name, os.O_RDWR, 0)
 		if err != nil {

@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/tandemlog/tandem/pkg/service/servicetest"
 )
 
 // TestASavedRoleIsShown: Status says so where the config names another role than the one that holds, and the node works on.
@@ -14,7 +16,7 @@ func TestASavedRoleIsShown(t *testing.T) {
 	}
 	n.halt()
 	n.change(func(c *Config) {
-		c.BrokerRole, c.HA.Peers, c.HA.MasterRole = slave, []string{c.Listen, freeAddr(t)}, asyncMaster
+		c.BrokerRole, c.HA.Peers, c.HA.MasterRole = slave, []string{c.Listen, servicetest.FreeAddr(t)}, asyncMaster
 	})
 	n.start().awaitOpen()
 	st := n.status()

@@ -60,7 +60,7 @@ func (a *app) status() *storagev1.StatusResponse {
 		if saved {
 			is, other = a.cfg.HA.MasterRole, "demote"
 		}
-		out.Reason, out.Remedy = reasonSavedRole, fmt.Sprintf("the saved role holds, that of the last promote or demote: this node is a %s; brokerRole: %s counts for an empty folder only. If all is as it should be, set brokerRole: %[1]s to end this hint; else `tandemctl %[3]s NODE`", is, a.cfg.BrokerRole, other)
+		out.Reason, out.Remedy = reasonSavedRole, fmt.Sprintf("the saved role holds, that of the last promote or demote: this node is a %s; `brokerRole: %s` counts for an empty folder only. If all is as it should be, set `brokerRole: %[1]s` to end this hint; else `tandemctl %[3]s NODE`", is, a.cfg.BrokerRole, other)
 	}
 	if st.Role.Master() {
 		out.RequiredAcks = int32(a.cfg.HA.Required) //nolint:gosec // a handful of slaves

@@ -13,6 +13,7 @@ import (
 
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/service/servicetest"
 	"github.com/tandemlog/tandem/pkg/testkit"
 	"github.com/tandemlog/tandem/services/storage/internal/topics/chunk"
 	"github.com/tandemlog/tandem/services/storage/internal/topics/topicstest"
@@ -32,7 +33,7 @@ func configsyncAt(t *testing.T, f *topicstest.Fake, addr string) (stop func()) {
 // withTable makes a storage beside a fake configsync, and starts both.
 func withTable(t *testing.T, change ...func(*Config)) (*node, *topicstest.Fake) {
 	t.Helper()
-	f, addr := topicstest.New(), freeAddr(t)
+	f, addr := topicstest.New(), servicetest.FreeAddr(t)
 	configsyncAt(t, f, addr)
 	n := alone(t, append(change, func(c *Config) { c.ConfigSync.Address = addr })...).start().awaitOpen()
 	n.await("the topic table", func(st *storagev1.StatusResponse) bool { return st.GetTopicTable().GetCurrent() })
@@ -154,7 +155,7 @@ func wantStatuses(t *testing.T, n *node, ms []*storagev1.Message, want ...storag
 // TestStorageWithoutItsConfigsync: a storage starts and works without it; once it had a table it keeps to that.
 func TestStorageWithoutItsConfigsync(t *testing.T) {
 	t.Parallel()
-	addr := freeAddr(t)
+	addr := servicetest.FreeAddr(t)
 	n := alone(t, func(c *Config) { c.ConfigSync.Address = addr }).start().awaitOpen()
 	n.put([]byte("one"), to("orders", 7))
 	n.put([]byte("two"), to("orders", 0))
@@ -162,7 +163,7 @@ func TestStorageWithoutItsConfigsync(t *testing.T) {
 	if st.GetKnown() || st.GetCurrent() || st.GetAddress() != addr || st.GetRemedy() == "" {
 		t.Errorf("%v", st)
 	}
-	if c := strings.Count(n.log.tail(), "the topic table is not known yet"); c != 1 {
+	if c := strings.Count(n.log.Tail(), "the topic table is not known yet"); c != 1 {
 		t.Errorf("%d warnings", c)
 	}
 	if m := n.metrics(); !strings.Contains(m, "\nstorage_topics_current 0") {

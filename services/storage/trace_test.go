@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tandemlog/tandem/pkg/client"
+	"github.com/tandemlog/tandem/pkg/service/servicetest"
 	"github.com/tandemlog/tandem/pkg/telemetry"
 )
 
@@ -39,8 +40,11 @@ func (s *span) attribute(key string) any {
 	return nil
 }
 
-// spans decodes what an exporter has written.
-func (r *record) spans(t testing.TB) []span {
+// spanLog is what an exporter writes.
+type spanLog struct{ servicetest.Record }
+
+// spans decodes it.
+func (r *spanLog) spans(t testing.TB) []span {
 	t.Helper()
 	var out []span
 	for d := json.NewDecoder(strings.NewReader(r.String())); ; {
@@ -57,16 +61,16 @@ func (r *record) spans(t testing.TB) []span {
 }
 
 // traced makes a node export its spans.
-func traced(n *node) *record {
-	r := &record{}
+func traced(n *node) *spanLog {
+	r := &spanLog{}
 	n.cfg.Telemetry.Exporter, n.cfg.Telemetry.SpanWriter = telemetry.Stdout, r
 	return r
 }
 
 // tracedClient is a client that exports its spans.
-func tracedClient(t testing.TB, addrs ...string) (*client.Client, *record) {
+func tracedClient(t testing.TB, addrs ...string) (*client.Client, *spanLog) {
 	t.Helper()
-	r := &record{}
+	r := &spanLog{}
 	tel, err := telemetry.Open(t.Context(), "client", "test", telemetry.Config{
 		Exporter: telemetry.Stdout, SpanWriter: r, SampleRatio: 1, LogWriter: io.Discard,
 	})
@@ -101,7 +105,7 @@ func TestASyncPutIsOneTrace(t *testing.T) {
 	g[1].awaitEnd(g[0].end64())
 
 	var put, call, server, wait, appended *span
-	find := func(r *record, ok func(*span) bool) *span {
+	find := func(r *spanLog, ok func(*span) bool) *span {
 		var found *span
 		eventually(t, "the span", func() bool {
 			for _, s := range r.spans(t) {

@@ -60,15 +60,10 @@ func (a *app) configOptions(addrs ...string) config.Options {
 	for i := range trimmed {
 		trimmed[i] = strings.TrimSpace(trimmed[i])
 	}
-	told, began := "", time.Now()
+	var t trouble
 	return config.Options{
 		Addresses: trimmed, TLS: a.tls, Timeout: a.timeout, MaxMessage: int(a.maxMessage), Local: a.local,
-		OnRetry: func(err error, _ time.Duration) {
-			if what, _ := explain(flatten(err)[0]); time.Since(began) > patience && what != told {
-				told = what
-				sayf(a.errOut, "tandemctl: %s; trying again for %s in all (--timeout)\n", what, shortDuration(a.timeout))
-			}
-		},
+		OnRetry: func(err error, _ time.Duration) { t.tell(a, err) },
 	}
 }
 

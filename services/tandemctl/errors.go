@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -141,6 +142,29 @@ func explain(err error) (what string, next []string) {
 		next = nil // the advice below says it better
 	}
 	return what, append(next, offer(e)...)
+}
+
+// patience is how long nothing may get through before it is told.
+const patience = time.Second
+
+// trouble is what keeps calls from getting through; the zero value is that nothing does.
+type trouble struct {
+	since time.Time
+	told  string
+}
+
+// tell says it, once it lasts, and again when it is something else.
+func (t *trouble) tell(a *app, err error) {
+	if t.since.IsZero() {
+		t.since = time.Now()
+	}
+	what, _ := explain(flatten(err)[0])
+	kind := ownPort.ReplaceAllString(what, "")
+	if time.Since(t.since) < patience || kind == t.told {
+		return
+	}
+	t.told = kind
+	sayf(a.errOut, "tandemctl: %s; trying again for %s in all (--timeout)\n", what, shortDuration(a.timeout))
 }
 
 // marked is an error of another service than a storage, with that service's advice.

@@ -79,7 +79,7 @@ func (a *app) ledgerAppend(ctx context.Context, f *appendFlags, args []string) e
 	}
 	return a.withLedger(func(c *ledger.Client) error {
 		t := &appendTally{a: a, quiet: f.quiet, began: time.Now()}
-		appender := c.Appender(ledger.AppenderOptions{NoKey: f.noKey, Channel: f.channel, OnRetry: t.retrying})
+		appender := c.Appender(ledger.AppenderOptions{NoKey: f.noKey, Channel: f.channel, OnRetry: func(err error, _ time.Duration) { t.trouble.tell(a, err) }})
 		var err error
 		switch {
 		case f.stream:
@@ -123,8 +123,7 @@ type appendTally struct {
 	failed int
 	began  time.Time
 
-	trouble time.Time // since when nothing gets through
-	told    string    // what was said of it
+	trouble trouble
 }
 
 func (t *appendTally) each(ctx context.Context, ap *ledger.Appender, bodies iter.Seq[[]byte]) error {
@@ -206,22 +205,9 @@ func (t *appendTally) stream(ctx context.Context, ap *ledger.Appender, bodies it
 	return ended
 }
 
-// retrying tells once what keeps entries from getting through.
-func (t *appendTally) retrying(err error, _ time.Duration) {
-	if t.trouble.IsZero() {
-		t.trouble = time.Now()
-	}
-	what, _ := explain(flatten(err)[0])
-	if time.Since(t.trouble) < patience || what == t.told {
-		return
-	}
-	t.told = what
-	sayf(t.a.errOut, "tandemctl: %s; trying again for %s in all (--timeout)\n", what, shortDuration(t.a.timeout))
-}
-
 func (t *appendTally) add(e appended) error {
 	t.total++
-	t.trouble, t.told = time.Time{}, ""
+	t.trouble = trouble{}
 	switch {
 	case t.quiet:
 		return nil

@@ -160,8 +160,17 @@ func (r result) want(t *testing.T, code int, out, errOut string, addrs ...string
 // startCtl runs a command line that goes on until it is stopped; stop may be called again.
 func startCtl(t *testing.T, addr string, args ...string) (out, errOut *syncBuffer, stop func() int) {
 	t.Helper()
-	out, errOut = newSyncBuffer(), newSyncBuffer()
 	ctx, cancel := context.WithCancel(t.Context())
+	out, errOut, wait := beginCtl(ctx, addr, args...)
+	return out, errOut, func() int {
+		cancel()
+		return wait()
+	}
+}
+
+// beginCtl runs a command line beside the test; wait returns its exit code once it has ended.
+func beginCtl(ctx context.Context, addr string, args ...string) (out, errOut *syncBuffer, wait func() int) {
+	out, errOut = newSyncBuffer(), newSyncBuffer()
 	a := &app{in: strings.NewReader(""), out: io.Writer(out), errOut: errOut, env: func(name string) string {
 		if name == addrVar {
 			return addr
@@ -170,10 +179,7 @@ func startCtl(t *testing.T, addr string, args ...string) (out, errOut *syncBuffe
 	}}
 	code := make(chan int, 1)
 	go func() { code <- a.run(ctx, args) }()
-	return out, errOut, sync.OnceValue(func() int {
-		cancel()
-		return <-code
-	})
+	return out, errOut, sync.OnceValue(func() int { return <-code })
 }
 
 var (

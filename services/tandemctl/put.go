@@ -310,22 +310,14 @@ type tally struct {
 	reason string
 	group  *group // set where slaves were too few
 
-	trouble time.Time // since when nothing gets through
-	told    string    // what was said of it
-
+	trouble  trouble
 	giveUp   context.CancelFunc
 	hangUps  int   // tries, one after the other, in which nothing that speaks gRPC was there
 	stranger error // why it was given up
 }
 
-// patience is how long nothing may get through before it is told.
-const patience = time.Second
-
-// retrying tells once what keeps messages from getting through.
+// retrying tells once what keeps messages from getting through, and gives up where no storage is there.
 func (t *tally) retrying(err error, _ time.Duration) {
-	if t.trouble.IsZero() {
-		t.trouble = time.Now()
-	}
 	if !t.noStorage(err) {
 		t.hangUps = 0
 	} else if t.hangUps++; t.hangUps == maxHangUps {
@@ -333,18 +325,12 @@ func (t *tally) retrying(err error, _ time.Duration) {
 		t.giveUp()
 		return
 	}
-	what, _ := explain(flatten(err)[0])
-	kind := ownPort.ReplaceAllString(what, "")
-	if time.Since(t.trouble) < patience || kind == t.told {
-		return
-	}
-	t.told = kind
-	sayf(t.a.errOut, "tandemctl: %s; trying again for %s in all (--timeout)\n", what, shortDuration(t.a.timeout))
+	t.trouble.tell(t.a, err)
 }
 
 func (t *tally) add(r *client.Result) error {
 	t.total++
-	t.trouble, t.told = time.Time{}, ""
+	t.trouble = trouble{}
 	t.counts[r.GetStatus()]++
 	if r.GetStatus() != client.StatusOK && t.reason == "" {
 		t.reason = r.GetReason()

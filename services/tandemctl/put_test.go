@@ -21,15 +21,14 @@ func TestPutOutlastsARestart(t *testing.T) {
 			t.Parallel()
 			s := clienttest.Start(t, clienttest.Options{})
 			s.Stop()
-			out, errOut, stop := startCtl(t, s.Addr(), "put", "--topic", "t", how, "x")
+			out, errOut, wait := beginCtl(t.Context(), s.Addr(), "put", "--topic", "t", how, "x")
 			errOut.waitFor(t, "connection refused; trying again for 10s in all (--timeout)\n")
 			s.SetMaster(false, "")
 			s.Restart()
 			errOut.waitFor(t, "no node takes puts: "+s.Addr()+" is a slave; trying again")
 			s.SetMaster(true, "")
-			out.waitFor(t, "PUT_OK")
-			if code := stop(); code != exitOK {
-				t.Errorf("exit code %d\n%s", code, errOut)
+			if code := wait(); code != exitOK || !strings.Contains(out.String(), "PUT_OK") {
+				t.Errorf("exit code %d, %s\n%s", code, out, errOut)
 			}
 		})
 	}

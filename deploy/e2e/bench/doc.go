@@ -18,8 +18,9 @@
 //
 // Inside, master, slaves and the ends of the limits are processes of services/storage/internal/benchmark, which is built first
 // and told what to do over its standard input. Puts are calls in the master's process: what a client and its gRPC cost is not
-// in them. The control stream is: by it a slave hears what it may dispatch, at the product's pace. Streams go to files on a disk (-disk), about 1 GiB each, removed after each measurement; puts to files in memory
-// (-mem), so that nine logs do not share one disk.
+// in them. The control stream is: by it a slave hears what it may dispatch, at the product's pace. Streams go to files on a
+// disk (-disk), about 1 GiB each, removed after each measurement; puts to files in memory (-mem), so that nine logs do not
+// share one disk.
 //
 // Outside, a sync master and its slave are the storage's own binary with files in memory, and this process is the client. So
 // are those that they stand beside, each confirmed by its replica from memory:
@@ -28,6 +29,8 @@
 //	            that, as the most that one connection can do, c SETs before one WAIT, again and again
 //	RocketMQ    5.3.3 with inSyncReplicas=2, else it waits for no slave; its own client, in a JVM of its own, with a thread for
 //	            each caller; all JVMs with the default collector and compiler, warm
+//	            each caller; all JVMs with the default collector and compiler, warm. Its log files have the size of the product's,
+//	            256 MiB: with files of 256 KiB, which tests like, it would be three times slower
 //
 // The config sync service's tables (rows 9 and 10) are measured inside a process of services/configsync/internal/benchmark, which
 // has both sides, over loopback and with gRPC; its commits (row commit) on the service's own binary. Row config is a master on

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 
 	configsyncv1 "github.com/tandemlog/tandem/gen/tandem/configsync/v1"
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
@@ -40,8 +41,10 @@ func (noopOffsets) Commit(context.Context, *configsyncv1.CommitRequest) (*config
 	return &configsyncv1.CommitResponse{}, nil
 }
 
-// serveNoop serves at addr with the interceptors and the telemetry that a storage has by default.
+// serveNoop serves at addr with the interceptors, the telemetry and the ballast that a storage has by default.
 func serveNoop(ctx context.Context, addr string) error {
+	ballast := make([]byte, 32<<20)
+	defer runtime.KeepAlive(ballast)
 	settings := service.Defaults("")
 	tel, err := telemetry.Open(ctx, "noop", "", settings.Telemetry)
 	if err != nil {

@@ -45,11 +45,12 @@ type OffsetServiceClient interface {
 	// CommitStream commits many offsets over one stream. Answers are cumulative: one covers every request up to its sequence.
 	// Refused offsets are listed; the stream goes on.
 	CommitStream(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CommitStreamRequest, CommitStreamResponse], error)
-	// Query returns the offsets of a group in a topic.
+	// Query returns the offsets of a group in a topic, those of commits that are not saved yet included.
 	Query(ctx context.Context, in *QueryRequest, opts ...grpc.CallOption) (*QueryResponse, error)
 	// Reset sets offsets of a group in a topic, backwards too, and raises their reset epoch; durable when answered.
 	Reset(ctx context.Context, in *ResetRequest, opts ...grpc.CallOption) (*ResetResponse, error)
-	// ListLag lists where groups stand in each queue and how much is behind it, by topic, group and queue.
+	// ListLag lists where groups stand in each queue, as Query, and how much is behind it, by topic, group and queue. A page may
+	// have fewer queues than were asked for; only one without a next_page_token is the last.
 	ListLag(ctx context.Context, in *ListLagRequest, opts ...grpc.CallOption) (*ListLagResponse, error)
 	// CommitDelay sets offsets of delay levels, for the storage's delay schedule; durable when answered.
 	CommitDelay(ctx context.Context, in *CommitDelayRequest, opts ...grpc.CallOption) (*CommitDelayResponse, error)
@@ -175,11 +176,12 @@ type OffsetServiceServer interface {
 	// CommitStream commits many offsets over one stream. Answers are cumulative: one covers every request up to its sequence.
 	// Refused offsets are listed; the stream goes on.
 	CommitStream(grpc.BidiStreamingServer[CommitStreamRequest, CommitStreamResponse]) error
-	// Query returns the offsets of a group in a topic.
+	// Query returns the offsets of a group in a topic, those of commits that are not saved yet included.
 	Query(context.Context, *QueryRequest) (*QueryResponse, error)
 	// Reset sets offsets of a group in a topic, backwards too, and raises their reset epoch; durable when answered.
 	Reset(context.Context, *ResetRequest) (*ResetResponse, error)
-	// ListLag lists where groups stand in each queue and how much is behind it, by topic, group and queue.
+	// ListLag lists where groups stand in each queue, as Query, and how much is behind it, by topic, group and queue. A page may
+	// have fewer queues than were asked for; only one without a next_page_token is the last.
 	ListLag(context.Context, *ListLagRequest) (*ListLagResponse, error)
 	// CommitDelay sets offsets of delay levels, for the storage's delay schedule; durable when answered.
 	CommitDelay(context.Context, *CommitDelayRequest) (*CommitDelayResponse, error)

@@ -8,7 +8,8 @@
 // Save, then publish: what Snapshot shows, and with it what slaves and watchers get, survives a crash. Whoever waits for a
 // change gets its answer after the sync; many changes that wait at the same time share one. Offset commits are the
 // exception: without wait they are answered when gathered, seen by Offset at once, and saved a moment later; a crash may lose
-// the last CommitInterval of them, and a full disk delays them.
+// the last CommitInterval of them, and a full disk delays them. Those that it delays beyond the end of the reign are saved
+// later, without a version of their own.
 //
 // # Files
 //

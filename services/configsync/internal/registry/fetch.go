@@ -2,7 +2,6 @@ package registry
 
 import (
 	"iter"
-	"slices"
 	"sync"
 
 	"github.com/tandemlog/tandem/services/configsync/internal/table"
@@ -25,26 +24,48 @@ type Reply struct {
 
 // fullCache has a whole table as chunks, once for a version, however many ask.
 type fullCache struct {
-	mu     sync.Mutex
-	table  *table.Table
-	chunks [][]byte
+	mu  sync.Mutex
+	row *fullRow
 }
 
-func (c *fullCache) get(t *table.Table) [][]byte {
+// fullRow is one version of it.
+type fullRow struct {
+	table *table.Table
+
+	mu     sync.Mutex
+	split  *chunk.Splitter
+	chunks [][]byte // so far
+}
+
+func (c *fullCache) get(t *table.Table) *fullRow {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.table != t {
-		c.table, c.chunks = t, slices.Collect(chunk.Split(t.Full()))
+	if c.row == nil || c.row.table != t {
+		c.row = &fullRow{table: t, split: chunk.SplitTable(t)}
 	}
-	return c.chunks
+	return c.row
+}
+
+// at returns chunk i, which whoever is first has made; nil behind the last one.
+func (r *fullRow) at(i int) []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i == len(r.chunks) {
+		b := r.split.Next()
+		if b == nil {
+			return nil
+		}
+		r.chunks = append(r.chunks, b)
+	}
+	return r.chunks[i]
 }
 
 // dropStale lets go of the chunks of an older version.
 func (c *fullCache) dropStale(t *table.Table) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.table != t {
-		c.table, c.chunks = nil, nil
+	if c.row != nil && c.row.table != t {
+		c.row = nil
 	}
 }
 
@@ -70,6 +91,13 @@ func (r *Registry) Fetch(kind entry.Kind, have entry.Version, sum uint64) (Reply
 		return reply, nil
 	}
 	reply.Full, reply.SameVersion = true, have == t.Version()
-	reply.Chunks = func(yield func([]byte) bool) { slices.Values(s.full.get(t))(yield) }
+	reply.Chunks = func(yield func([]byte) bool) {
+		row := s.full.get(t)
+		for i := 0; ; i++ {
+			if b := row.at(i); b == nil || !yield(b) {
+				return
+			}
+		}
+	}
 	return reply, nil
 }

@@ -15,6 +15,11 @@
 //     what was cut from the log will be written anew, and must be read.
 //  3. It stamps all tables with the reign: whoever has followed it refuses masters of lower reigns from then on.
 //
+// Who is asked learns of the reign by that, and answers when nothing of a lower one changes anything there any more: no client's change,
+// no transfer from a master, no other opening. So what the answer shows is all that the node has to know of it.
+// A restart forgets the reign until the node's storage, or the new master, tells of it again; topics and groups that
+// are changed in between are lost then.
+//
 // Peers that did not answer are asked on while the node leads, as is a slave that shows offsets ahead of the node's own: what
 // they have is joined when they answer. So an offset that was committed anywhere counts everywhere in the end.
 //

@@ -41,7 +41,8 @@ func (m *Manager) lead(ctx context.Context, r storage.Role) error {
 				return nil
 			}
 			m.hearLate(ctx, r)
-			return m.shut(ctx)
+			m.shut()
+			return nil
 		case m.tables.Fault() != nil:
 			return m.tables.Fault()
 		case errors.Is(err, ErrOutlived):

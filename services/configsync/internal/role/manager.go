@@ -219,7 +219,10 @@ func (m *Manager) be(ctx context.Context, r storage.Role) error {
 		m.queues.Forget()
 	}
 	if r.Master {
-		return m.lead(ctx, r)
+		if err := m.lead(ctx, r); err != nil {
+			return err
+		}
+		return m.resign(ctx)
 	}
 	m.refuseSlave(r)
 	return m.follower.Follow(ctx)
@@ -366,9 +369,8 @@ func (m *Manager) open(epoch int64) bool {
 // Reigns grows each time this node begins to lead.
 func (m *Manager) Reigns() *watermark.Mark { return m.reigns }
 
-// shut ends the reign: when it returns no change is on its way and all that was gathered is saved, if the disk has room. An error is
-// fatal.
-func (m *Manager) shut(ctx context.Context) error {
+// shut ends the reign: when it returns no change is on its way.
+func (m *Manager) shut() {
 	m.mu.Lock()
 	epoch := m.st.Epoch
 	m.mu.Unlock()
@@ -385,6 +387,11 @@ func (m *Manager) shut(ctx context.Context) error {
 	m.over = nil
 	clear(m.unheard)
 	m.mu.Unlock()
+}
+
+// resign is for after a reign, be it that the node only was about to lead: when it returns, what was gathered is saved, if the disk has
+// room, and nothing is saved as the reign's any more. An error is fatal.
+func (m *Manager) resign(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	err := m.tables.Flush(ctx)
 	m.tables.Resign()

@@ -77,14 +77,17 @@ func epochOf(v entry.Value) uint32 {
 	return 0
 }
 
+func (b *Builder) tree() ptree.Tree[entry.Value] {
+	if b.edit != nil {
+		return b.edit.Tree()
+	}
+	return b.fill.Tree()
+}
+
 // Table returns the table with a version. Deltas reach back to it and no further.
 func (b *Builder) Table(v entry.Version, form Form, unknown []entry.Field) *Table {
 	t := b.table
-	if b.edit != nil {
-		t.tree = b.edit.Tree()
-	} else {
-		t.tree = b.fill.Tree()
-	}
+	t.tree = b.tree()
 	t.version, t.form = v, form
 	for _, f := range unknown {
 		if f.Name == DerivedField {

@@ -14,6 +14,34 @@ type Delta struct {
 	// Unknown are the fields beside the table; nil with SameUnknown: as before.
 	Unknown     []entry.Field
 	SameUnknown bool
+
+	whole *Builder // what was added to a full one
+}
+
+// Add puts an entry in. Of a full delta it goes into the table that comes of it, and not among Entries: so a large table is not
+// there twice.
+func (d *Delta) Add(e Entry) error {
+	if !d.Full {
+		d.Entries = append(d.Entries, e)
+		return nil
+	}
+	if d.whole == nil {
+		d.whole = NewBuilder(d.Kind)
+	}
+	e.Change = min(e.Change, d.To.Counter)
+	return d.whole.Add(e)
+}
+
+// All returns Entries, or what was added to a full delta.
+func (d *Delta) All() []Entry {
+	if d.whole == nil {
+		return d.Entries
+	}
+	var out []Entry
+	for i := range d.whole.tree().Ascend("") {
+		out = append(out, asEntry(i))
+	}
+	return out
 }
 
 // Since returns what has changed since version v; false when that is not known and the whole table is needed.
@@ -57,11 +85,17 @@ func (t *Table) since(v entry.Version) *Delta {
 
 // Full returns the whole table with the deletions that are known.
 func (t *Table) Full() *Delta {
-	d := &Delta{Kind: t.kind, Full: true, To: t.version, Sum: t.Sum(), Unknown: t.unknown}
+	d := t.FullHead()
 	d.Entries = make([]Entry, 0, t.tree.Len())
 	for i := range t.tree.Ascend("") {
 		d.Entries = append(d.Entries, asEntry(i))
 	}
+	return d
+}
+
+// FullHead is Full without the entries, for who takes them from the table.
+func (t *Table) FullHead() *Delta {
+	d := &Delta{Kind: t.kind, Full: true, To: t.version, Sum: t.Sum(), Unknown: t.unknown}
 	for g := t.gone; g != nil; g = g.before {
 		d.Deleted = append(d.Deleted, g.Tombstone)
 	}
@@ -70,16 +104,18 @@ func (t *Table) Full() *Delta {
 
 // build makes a table of a full delta.
 func (d *Delta) build() (*Table, error) {
-	b := NewBuilder(d.Kind)
+	whole := Delta{Kind: d.Kind, Full: true, To: d.To, whole: d.whole}
+	if whole.whole == nil {
+		whole.whole = NewBuilder(d.Kind)
+	}
 	for _, e := range d.Entries {
-		e.Change = min(e.Change, d.To.Counter)
-		if err := b.Add(e); err != nil {
+		if err := whole.Add(e); err != nil {
 			return nil, err
 		}
 	}
-	t := b.Table(d.To, FormFull, d.Unknown)
+	t := whole.whole.Table(d.To, FormFull, d.Unknown)
 	if t.Sum() != d.Sum {
-		return nil, ErrNotWhole.With("kind", d.Kind).With("entries", len(d.Entries)).WithMsg("the content is not the one announced")
+		return nil, ErrNotWhole.With("kind", d.Kind).With("entries", t.Len()).WithMsg("the content is not the one announced")
 	}
 	for i := len(d.Deleted) - 1; i >= 0; i-- {
 		t.bury(d.Deleted[i].Key, d.Deleted[i].Change)

@@ -1,5 +1,6 @@
-// Command benchmark is one process of a benchmark: a master's or a slave's inside, without roles and gRPC, or one end of a
-// limit that they are compared with. deploy/e2e/bench starts several of it and tells each what to do.
+// Command benchmark is one process of a benchmark: a master's or a slave's inside, without roles, and of gRPC with the control
+// stream only; or one end of a limit that they are compared with. deploy/e2e/bench starts several of it and tells each what
+// to do.
 //
 // It reads a command a line, a verb and key=value words, and answers each with a line of JSON: numbers, texts, or an error.
 // It ends with its standard input.

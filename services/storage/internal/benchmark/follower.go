@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/tandemlog/tandem/pkg/watermark"
@@ -19,14 +20,16 @@ func (s sink) Report() *watermark.Mark { return s.Written() }
 
 // upstream is a slave's stream under way.
 type upstream struct {
-	began  time.Time
-	from   int64
-	cancel context.CancelFunc
-	ended  chan struct{}
-	err    error
+	began   time.Time
+	from    int64
+	cancel  context.CancelFunc
+	ended   chan struct{}
+	control sync.WaitGroup
+	err     error
 }
 
-// join begins a stream.
+// join begins a stream, beside a control stream where one is named: what this slave dispatches is what the master has told
+// it is readable. Without one it dispatches all that comes.
 func (w *worker) join(ctx context.Context, args *words, _ *answer) error {
 	raw, err := hex.DecodeString(args.text("token"))
 	if err != nil {
@@ -34,8 +37,13 @@ func (w *worker) join(ctx context.Context, args *words, _ *answer) error {
 	}
 	token := [16]byte(raw)
 	s := replication.NewSlave(replication.SlaveOptions{Congestion: args.text("congestion")}, sink{w.node.log})
-	l := &upstream{began: time.Now(), from: w.node.log.End(), ended: make(chan struct{})}
+	l := &upstream{from: w.node.log.End(), ended: make(chan struct{})}
 	ctx, l.cancel = context.WithCancel(ctx)
+	if err := w.node.follow(ctx, args.text("control"), &l.control); err != nil {
+		l.cancel()
+		return err
+	}
+	l.began = time.Now()
 	go func() {
 		defer close(l.ended)
 		l.err = s.Stream(ctx, replication.StreamArgs{
@@ -85,4 +93,5 @@ func (w *worker) leave(_ context.Context, _ *words, a *answer) error {
 func (l *upstream) end() {
 	l.cancel()
 	<-l.ended
+	l.control.Wait()
 }

@@ -24,7 +24,7 @@ type leader struct {
 	master *replication.Master
 	store  *store.Store
 	cancel context.CancelFunc
-	ended  chan error
+	ended  chan error // of master and control streams
 }
 
 // guard lets everybody put; it costs what a reign's lock costs.
@@ -51,22 +51,27 @@ func (w *worker) lead(ctx context.Context, args *words, a *answer) error {
 	if err != nil {
 		return err
 	}
+	control, err := listen(ctx)
+	if err != nil {
+		return err
+	}
 	if err := s.BeginReign(n.log.End(), n.log.End()); err != nil {
 		return err
 	}
 	n.log.SetAhead(true)
 	m.Open(n.log.End())
-	l := &leader{master: m, store: s, ended: make(chan error, 1)}
+	l := &leader{master: m, store: s, ended: make(chan error, 2)}
 	ctx, l.cancel = context.WithCancel(ctx)
 	go func() { l.ended <- m.Run(ctx, ln) }()
+	go func() { l.ended <- serveControl(ctx, control, n.log) }()
 	w.leader = l
-	a.Text["addr"] = ln.Addr().String()
+	a.Text["addr"], a.Text["control"] = ln.Addr().String(), control.Addr().String()
 	return nil
 }
 
 func (l *leader) end() error {
 	l.cancel()
-	return <-l.ended
+	return errors.Join(<-l.ended, <-l.ended)
 }
 
 // grant lets one slave connect.

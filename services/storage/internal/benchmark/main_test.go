@@ -62,12 +62,12 @@ func TestPutsAndStreams(t *testing.T) {
 	dir := t.TempDir()
 	m, s := start(t), start(t)
 	m.do("open dir=%s file=%d", filepath.Join(dir, "m"), file)
-	addr := m.do("lead").Text["addr"]
+	lead := m.do("lead").Text
 	end := int(m.do("fill body=32768 bytes=%d", file+file/2).Number["end"])
 	for i, how := range []string{"", "touched=1"} {
-		s.do("open dir=%s file=%d eager=1 %s", filepath.Join(dir, "s"), file, how)
+		s.do("open dir=%s file=%d %s", filepath.Join(dir, "s"), file, how)
 		token := m.do("grant node=%d start=0 frame=262144", i).Text["token"]
-		s.do("join addr=%s token=%s frame=262144", addr, token)
+		s.do("join addr=%s token=%s frame=262144 control=%s", lead["addr"], token, lead["control"])
 		if a := s.do("arrived to=%d", end); a.Number["MB/s"] <= 0 || a.Number["dispatched MB/s"] <= 0 || a.Number["GB"]*1e9 != float64(end) {
 			t.Errorf("stream: %v", a.Number)
 		}
@@ -101,7 +101,7 @@ func TestResetSlaveFollows(t *testing.T) {
 	m.do("open dir=%s file=%d", filepath.Join(dir, "m"), file)
 	addr := m.do("lead").Text["addr"]
 	end := int(m.do("fill body=1024 bytes=%d", file).Number["end"])
-	s.do("open dir=%s file=%d eager=1", filepath.Join(dir, "s"), file)
+	s.do("open dir=%s file=%d", filepath.Join(dir, "s"), file)
 	s.do("reset start=%d", file)
 	s.do("join addr=%s token=%s", addr, m.do("grant node=0 start=%d", file).Text["token"])
 	s.do("arrived to=%d", end)

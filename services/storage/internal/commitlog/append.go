@@ -3,6 +3,7 @@ package commitlog
 import (
 	"encoding/binary"
 	"errors"
+	"time"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/mappedfile"
@@ -22,6 +23,8 @@ type Batch struct {
 	Records [][]byte
 	// Cursor gives the queue offsets and moves on by one a record; nil: all are 0, as for prepared and rollback records.
 	Cursor *Cursor
+	// Now is the caller's clock, read a moment before, so that nobody is held up by reading it under the lock. Zero: read it.
+	Now time.Time
 }
 
 // Appended says where the first record of a batch went; the others follow side by side.
@@ -47,11 +50,10 @@ func (l *Log) Append(b *Batch) (Appended, error) {
 	a, err := l.append(b, total)
 	m := l.marks.Load()
 	l.mu.Unlock()
-	if err != nil {
-		return Appended{}, err
+	if err == nil {
+		m.written.Advance(a.Next)
 	}
-	m.written.Advance(a.Next)
-	return a, nil
+	return a, err
 }
 
 func (l *Log) append(b *Batch, total int64) (Appended, error) {
@@ -65,7 +67,7 @@ func (l *Log) append(b *Batch, total int64) (Appended, error) {
 		return Appended{}, err
 	}
 	l.askAhead()
-	a := Appended{Offset: l.end, Next: l.end + total, StoreTimestamp: l.o.Now().UnixMilli()}
+	a := Appended{Offset: l.end, Next: l.end + total, StoreTimestamp: l.stamp(b.Now)}
 	if b.Cursor != nil {
 		a.QueueOffset = b.Cursor.next
 	}
@@ -85,6 +87,18 @@ func (l *Log) append(b *Batch, total int64) (Appended, error) {
 		b.Cursor.next = queueOffset
 	}
 	return a, nil
+}
+
+// stamp returns the store time of a batch, ms. Store times grow although callers that read their clocks one after the other
+// may come in another order; a clock that was set back is believed.
+func (l *Log) stamp(now time.Time) int64 {
+	if now.IsZero() {
+		now = l.o.Now()
+	}
+	if ms := now.UnixMilli(); ms > l.lastStamp || ms <= l.lastStamp-maxStale {
+		return ms
+	}
+	return l.lastStamp
 }
 
 // write puts the records at the end, into memory or, with SyncFlush, by pwrite: a page that was dirtied through a map
@@ -135,12 +149,9 @@ func (l *Log) openTail() error {
 	if l.tail != nil && (l.store != nil || l.o.SyncFlush) {
 		return nil
 	}
-	store, err := l.writable(l.tail)
-	if err != nil {
-		return err
-	}
-	l.store = store
-	return nil
+	var err error
+	l.store, err = l.writable(l.tail)
+	return err
 }
 
 // begin makes sure that the abort file is there, and that tail is a file with blocks for every byte.

@@ -320,3 +320,22 @@ func TestOpenAndCloseMakesNothing(t *testing.T) {
 		t.Error("the abort file is still there")
 	}
 }
+
+// TestStoreTimesGrow: callers read their clocks before they get the lock, and may get it in another order.
+func TestStoreTimesGrow(t *testing.T) {
+	l, _ := open(t, memfs.New(), options())
+	defer closeLog(t, l, true)
+	at := time.UnixMilli(1_700_000_000_000)
+	for i, step := range []struct{ now, want time.Duration }{
+		{0, 0},
+		{5 * time.Millisecond, 5 * time.Millisecond},
+		{2 * time.Millisecond, 5 * time.Millisecond}, // overtaken
+		{-time.Hour, -time.Hour},                     // the clock was set back
+		{-time.Hour + time.Millisecond, -time.Hour + time.Millisecond},
+	} {
+		a, err := l.Append(&commitlog.Batch{Records: [][]byte{record(i, 5)}, Now: at.Add(step.now)})
+		if err != nil || a.StoreTimestamp != at.Add(step.want).UnixMilli() {
+			t.Errorf("step %d: stored at %v, want %v: %v", i, time.UnixMilli(a.StoreTimestamp).Sub(at), step.want, err)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -11,16 +12,11 @@ import (
 
 // FlushNow makes everything written so far durable and returns the offset up to which that is true.
 func (l *Log) FlushNow(ctx context.Context) (int64, error) {
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(ctx.Err(), l.usable()); err != nil {
 		return 0, err
 	}
-	if err := l.usable(); err != nil {
-		return 0, err
-	}
-	if err := l.flushAll(); err != nil {
-		return 0, err
-	}
-	return l.Flushed().Load(), nil
+	err := l.flushAll()
+	return l.Flushed().Load(), err
 }
 
 func (l *Log) flushAll() error {

@@ -21,6 +21,7 @@ const (
 	defaultFileSize = 1 << 30
 	pageSize        = 4096 // unit of FlushLeastPages
 	checkpointEvery = time.Second
+	maxStale        = 1000 // ms by which a batch's clock may be older than that of the one before
 )
 
 // Options of a Log; zero values get the defaults that are named.

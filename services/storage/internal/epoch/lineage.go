@@ -52,7 +52,8 @@ type Lineage struct {
 	// Held is a flushed end of the log, bytes: less than this at a start means that something was lost, and stays known until
 	// the log is cut on purpose, has caught up, or is opened as it is.
 	Held int64
-	// Cluster, BrokerName and FileSize, bytes, of the store when this was saved; zero values: not known.
+	// Cluster, BrokerName and FileSize, bytes, of the store when this was saved; zero values: not known. Nothing here is decided by
+	// them; a start of another broker is refused by package role/saved.
 	Cluster, BrokerName string
 	FileSize            int64
 }
@@ -131,7 +132,7 @@ func Careful(saved, next Lineage) bool {
 		return false
 	}
 	saved.Held, saved.Boot, saved.SyncFlush = next.Held, next.Boot, next.SyncFlush
-	saved.Cluster, saved.BrokerName, saved.FileSize = next.Cluster, next.BrokerName, next.FileSize // name the store, decide nothing
+	saved.Cluster, saved.BrokerName, saved.FileSize = next.Cluster, next.BrokerName, next.FileSize // name the store, decide nothing here
 	return reflect.DeepEqual(saved, next)
 }
 

@@ -24,6 +24,7 @@ type Grant struct {
 	Start   int64  // first byte to send; the slave's first report must be this
 	Frame   int    // largest body the slave takes, bytes; 0 or less than BatchSize: BatchSize; bounded by MaxFrame
 	Flushes bool   // the slave reports what it has flushed, not what it has written
+	Outside bool   // its reports confirm nothing
 }
 
 type grant struct {
@@ -169,13 +170,11 @@ func (m *Master) admit(conn net.Conn, f firstBytes) (*session, badReason) {
 		m.mu.Unlock()
 		return nil, badStopping
 	}
-	var s *session
-	var bad badReason
+	admit := m.admitPlain
 	if f.tandem {
-		s, bad = m.admitTandem(f)
-	} else {
-		s, bad = m.admitPlain(f, conn)
+		admit = m.admitTandem
 	}
+	s, bad := admit(f, conn)
 	if bad != badNone {
 		m.mu.Unlock()
 		return nil, bad
@@ -199,7 +198,7 @@ func (m *Master) admit(conn net.Conn, f firstBytes) (*session, badReason) {
 }
 
 // admitTandem uses up a token. m.mu is held.
-func (m *Master) admitTandem(f firstBytes) (*session, badReason) {
+func (m *Master) admitTandem(f firstBytes, _ net.Conn) (*session, badReason) {
 	g, ok := m.grants[f.token]
 	if !ok || m.o.Now().Sub(g.at) > tokenLife {
 		return nil, badToken
@@ -210,15 +209,14 @@ func (m *Master) admitTandem(f firstBytes) (*session, badReason) {
 		return nil, badStart
 	}
 	return &session{
-		Member: acks.Member{Key: acks.Key{Node: g.NodeID}, Counts: true, Flushes: g.Flushes},
+		Member: acks.Member{Key: acks.Key{Node: g.NodeID}, Counts: !g.Outside, Flushes: g.Flushes},
 		addr:   g.Address, start: g.Start, frame: g.Frame, gone: g.gone,
 	}, badNone
 }
 
 // admitPlain applies the start rules for RocketMQ's slaves. m.mu is held.
 func (m *Master) admitPlain(f firstBytes, conn net.Conn) (*session, badReason) {
-	first, end := m.src.FirstOffset(), m.src.Written().Load()
-	start := f.report
+	first, end, start := m.src.FirstOffset(), m.src.Written().Load(), f.report
 	switch {
 	case !m.o.LegacySlaves:
 		return nil, badLegacy
@@ -239,7 +237,7 @@ func (m *Master) admitPlain(f firstBytes, conn net.Conn) (*session, badReason) {
 	return &session{
 		Member: acks.Member{
 			Key:    acks.Key{Node: -1, Addr: host},
-			Counts: len(m.o.LegacyPeers) == 0 || slices.Contains(m.o.LegacyPeers, host),
+			Counts: !m.o.LegacyOutside && (len(m.o.LegacyPeers) == 0 || slices.Contains(m.o.LegacyPeers, host)),
 		},
 		legacy: true, start: start, frame: m.o.BatchSize, gone: make(chan struct{}),
 	}, badNone

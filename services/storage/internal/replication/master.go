@@ -50,8 +50,9 @@ type MasterOptions struct {
 	// LegacySlaves serves plain RocketMQ slaves while the master is open.
 	LegacySlaves bool
 	// LegacyPeers, when not empty, names the addresses whose plain slaves count; others are served but confirm nothing.
-	// When empty all count. Either way one address counts once.
-	LegacyPeers []netip.Addr
+	// When empty all count, unless LegacyOutside is set: then none does. Either way one address counts once.
+	LegacyPeers   []netip.Addr
+	LegacyOutside bool
 	// StartFromLast starts a plain slave that reports 0 at the newest file, as RocketMQ does, and not at the first.
 	StartFromLast bool
 	// FallBehindMax is the lag from which a slave is not in sync (haSlaveFallbehindMax, 256 MiB).

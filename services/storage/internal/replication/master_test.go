@@ -136,15 +136,18 @@ func TestPlainSlavesOnlyWhenAllowedAndOpen(t *testing.T) {
 
 func TestLegacyPeersCount(t *testing.T) {
 	for _, tc := range []struct {
-		peers []netip.Addr
-		acked int
+		peers   []netip.Addr
+		outside bool
+		acked   int
 	}{
-		{nil, 1},
-		{[]netip.Addr{netip.MustParseAddr("127.0.0.1")}, 1},
-		{[]netip.Addr{netip.MustParseAddr("10.0.0.1")}, 0},
+		{nil, false, 1},
+		{[]netip.Addr{netip.MustParseAddr("127.0.0.1")}, false, 1},
+		{[]netip.Addr{netip.MustParseAddr("10.0.0.1")}, false, 0},
+		{nil, true, 0},
+		{[]netip.Addr{netip.MustParseAddr("127.0.0.1")}, true, 0},
 	} {
 		log := filled(100, 200, 1000)
-		m := replication.NewMaster(replication.MasterOptions{LegacySlaves: true, LegacyPeers: tc.peers}, log)
+		m := replication.NewMaster(replication.MasterOptions{LegacySlaves: true, LegacyPeers: tc.peers, LegacyOutside: tc.outside}, log)
 		m.Open(0)
 		ln := listen(t)
 		serve(t, m, ln)
@@ -164,7 +167,7 @@ func TestLegacyPeersCount(t *testing.T) {
 			return n == 2
 		})
 		if acked, flushed := m.CountAt(100); acked != tc.acked || flushed != 0 || m.InSync() != tc.acked {
-			t.Errorf("%v: %d acked, %d flushed, %d in sync", tc.peers, acked, flushed, m.InSync())
+			t.Errorf("%+v: %d acked, %d flushed, %d in sync", tc, acked, flushed, m.InSync())
 		}
 	}
 }

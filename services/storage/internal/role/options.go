@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
@@ -68,6 +69,7 @@ type Grant struct {
 	Start   int64 // first byte to send
 	Frame   int   // largest body, bytes
 	Flushes bool  // the slave reports what it has flushed
+	Outside bool  // the slave is none of the set, which decides who is master: it confirms nothing
 }
 
 // Links are the links to slaves, and what they confirm. Shut and Revoke return when no ended link uses the log any more.
@@ -197,7 +199,7 @@ func (o Options) validate() error {
 
 func (o Options) set(p Peers) peers.Set {
 	return peers.Set{
-		Peers: p, Others: o.Peers, Timeout: o.CallTimeout,
+		Peers: p, Others: o.Peers, Timeout: o.CallTimeout, Seen: new(sync.Map),
 		Self: epoch.PromiseRequest{Cluster: o.Cluster, BrokerName: o.BrokerName, NodeID: o.NodeID},
 	}
 }

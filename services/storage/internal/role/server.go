@@ -75,6 +75,7 @@ type follower struct {
 	id         int64
 	address    string
 	downstream []int64
+	outside    bool               // none of the set
 	gone       <-chan struct{}    // closed with the raw connection
 	revoke     func(reason error) // ends the control stream
 }
@@ -97,7 +98,7 @@ func (m *Manager) OnFollow(ctx context.Context, r epoch.FollowRequest, send func
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	f := &follower{id: r.NodeID, address: r.Address, downstream: r.Downstream, revoke: cancel}
+	f := &follower{id: r.NodeID, address: r.Address, downstream: r.Downstream, revoke: cancel, outside: !m.set.Has(ctx, r.Address, r.NodeID)}
 	var a epoch.FollowAnswer
 	if err := m.do(ctx, func() (err error) { a, err = m.admit(r, tail, f); return err }); err != nil {
 		return err
@@ -111,10 +112,13 @@ func (m *Manager) OnFollow(ctx context.Context, r epoch.FollowRequest, send func
 		return err
 	}
 	var wg sync.WaitGroup
+	joined := m.set.Joins(ctx, !f.outside, r.Address, r.NodeID, m.o.WatchEvery)
 	wg.Go(func() {
 		select {
 		case <-f.gone:
 			cancel(slave.ErrLinkEnded)
+		case <-joined:
+			cancel(ErrReplaced) // it asks again, and counts then
 		case <-ctx.Done():
 		}
 	})
@@ -158,10 +162,13 @@ func (m *Manager) admit(r epoch.FollowRequest, tail epoch.Tail, f *follower) (ep
 		m.links.Revoke(r.NodeID, ErrReplaced)
 	}
 	token, gone, err := m.links.Grant(Grant{
-		NodeID: r.NodeID, Address: r.Address, Start: a.Offset, Frame: int(a.FrameSize), Flushes: r.Flushes,
+		NodeID: r.NodeID, Address: r.Address, Start: a.Offset, Frame: int(a.FrameSize), Flushes: r.Flushes, Outside: f.outside,
 	})
 	if err != nil {
 		return epoch.FollowAnswer{Action: epoch.ActionRefuse, Reason: slave.Reason(err), Remedy: slave.Remedy(err)}, nil
+	}
+	if f.outside {
+		m.slog.Warn("a slave that is not among ha.peers follows: no put is confirmed by it", "node", r.NodeID, "address", r.Address)
 	}
 	a.Token, f.gone = token, gone
 	m.followers[r.NodeID] = f

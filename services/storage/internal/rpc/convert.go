@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,15 +19,31 @@ import (
 	"github.com/tandemlog/tandem/services/storage/internal/store"
 )
 
+// caller is what all messages of a call have in common.
+type caller struct {
+	host        netip.AddrPort // the zero value when it has none (in-process connections)
+	traceParent string         // of a sampled trace, else empty
+}
+
+func callerOf(ctx context.Context) caller {
+	c := caller{host: bornHost(ctx)}
+	if trace.SpanContextFromContext(ctx).IsSampled() {
+		carrier := propagation.MapCarrier{}
+		propagation.TraceContext{}.Inject(ctx, carrier)
+		c.traceParent = carrier[message.PropertyTraceParent]
+	}
+	return c
+}
+
 // messageOf checks what only the wire shape can get wrong and encodes the properties; field names the message in the
 // request. A sampled trace goes along as the property traceparent, unless the producer has set one.
-func messageOf(ctx context.Context, field string, m *storagev1.Message) (store.Message, error) {
+func messageOf(from caller, field string, m *storagev1.Message) (store.Message, error) {
 	if m == nil {
 		return store.Message{}, errdefs.Invalid(field, "is missing")
 	}
 	out := store.Message{
 		Topic: m.GetTopic(), QueueID: -1, Flag: m.GetFlag(), SysFlag: m.GetSysFlag(),
-		BornTimestamp: m.GetBornTimestamp(), BornHost: bornHost(ctx), Body: m.GetBody(),
+		BornTimestamp: m.GetBornTimestamp(), BornHost: from.host, Body: m.GetBody(),
 	}
 	if m.QueueId != nil {
 		if m.GetQueueId() < 0 {
@@ -37,15 +54,19 @@ func messageOf(ctx context.Context, field string, m *storagev1.Message) (store.M
 	if out.BornTimestamp < 0 {
 		return out, errdefs.Invalid(field+".born_timestamp", "%d is negative", out.BornTimestamp)
 	}
-	props, err := propertiesOf(ctx, field, m)
+	props, err := propertiesOf(from, field, m)
 	out.Properties = props
 	return out, err
 }
 
-func propertiesOf(ctx context.Context, field string, m *storagev1.Message) ([]byte, error) {
+func propertiesOf(from caller, field string, m *storagev1.Message) ([]byte, error) {
 	props := m.GetProperties()
 	var b []byte
-	for _, name := range slices.Sorted(maps.Keys(props)) {
+	var names []string
+	if len(props) > 0 { // most messages have none
+		names = slices.Sorted(maps.Keys(props))
+	}
+	for _, name := range names {
 		value := props[name]
 		if name == "" || strings.ContainsAny(name, "\x01\x02") || strings.ContainsAny(value, "\x01\x02") {
 			return nil, errdefs.Invalid(fmt.Sprintf("%s.properties[%q]", field, name), "names are not empty, and neither names nor values contain the bytes 01 and 02")
@@ -55,7 +76,7 @@ func propertiesOf(ctx context.Context, field string, m *storagev1.Message) ([]by
 		}
 		b = message.AppendProperty(b, name, value)
 	}
-	b, err := appendNamed(b, field+".tag", message.PropertyTags, m.GetTag(), props)
+	b, err := appendNamed(b, field, "tag", message.PropertyTags, m.GetTag(), props)
 	if err != nil {
 		return nil, err
 	}
@@ -64,45 +85,46 @@ func propertiesOf(ctx context.Context, field string, m *storagev1.Message) ([]by
 			return nil, errdefs.Invalid(field+".keys", "%q is empty or contains a space, which separates keys", k)
 		}
 	}
-	if b, err = appendNamed(b, field+".keys", message.PropertyKeys, strings.Join(m.GetKeys(), " "), props); err != nil {
+	if b, err = appendNamed(b, field, "keys", message.PropertyKeys, strings.Join(m.GetKeys(), " "), props); err != nil {
 		return nil, err
 	}
-	if _, set := props[message.PropertyTraceParent]; !set && trace.SpanContextFromContext(ctx).IsSampled() {
-		carrier := propagation.MapCarrier{}
-		propagation.TraceContext{}.Inject(ctx, carrier)
-		if v := carrier[message.PropertyTraceParent]; v != "" {
-			b = message.AppendProperty(b, message.PropertyTraceParent, v)
-		}
+	if _, set := props[message.PropertyTraceParent]; !set && from.traceParent != "" {
+		b = message.AppendProperty(b, message.PropertyTraceParent, from.traceParent)
 	}
 	return b, nil
 }
 
-func appendNamed(b []byte, field, name, value string, props map[string]string) ([]byte, error) {
+// appendNamed appends a property that has a field of its own in the message.
+func appendNamed(b []byte, of, field, name, value string, props map[string]string) ([]byte, error) {
 	if value == "" {
 		return b, nil
 	}
 	if _, twice := props[name]; twice {
-		return nil, errdefs.Invalid(field, "is also set as property %s", name)
+		return nil, errdefs.Invalid(of+"."+field, "is also set as property %s", name)
 	}
 	if strings.ContainsAny(value, "\x01\x02") {
-		return nil, errdefs.Invalid(field, "contains the byte 01 or 02")
+		return nil, errdefs.Invalid(of+"."+field, "contains the byte 01 or 02")
 	}
 	return message.AppendProperty(b, name, value), nil
 }
 
 func resultOf(r *store.Result) *storagev1.PutResult {
-	out := &storagev1.PutResult{
-		Status: storagev1.PutStatus(r.Status), Offset: r.Offset, Size: r.Size, QueueId: r.QueueID,
-		QueueOffset: r.QueueOffset, MessageId: r.MessageID, StoreTimestamp: r.StoreTimestamp,
-		AckedSlaves: int32(r.Acked), FlushedSlaves: int32(r.Flushed), //nolint:gosec // a handful of slaves
-	}
+	out := new(storagev1.PutResult)
+	setResult(out, r)
+	return out
+}
+
+func setResult(out *storagev1.PutResult, r *store.Result) {
+	out.Status, out.Offset, out.Size = storagev1.PutStatus(r.Status), r.Offset, r.Size
+	out.QueueId, out.QueueOffset = r.QueueID, r.QueueOffset
+	out.MessageId, out.StoreTimestamp = r.MessageID, r.StoreTimestamp
+	out.AckedSlaves, out.FlushedSlaves = int32(r.Acked), int32(r.Flushed) //nolint:gosec // a handful of slaves
 	if r.Offset >= 0 {
 		out.OffsetMessageId = message.OffsetMessageID(r.StoreHost, r.Offset)
 	}
 	if r.Err != nil {
 		out.Reason = r.Err.Error()
 	}
-	return out
 }
 
 func storedOf(rs []store.Record) []*storagev1.StoredMessage {

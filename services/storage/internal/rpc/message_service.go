@@ -57,7 +57,7 @@ func (s *Message) Put(ctx context.Context, req *storagev1.PutRequest) (*storagev
 	if err != nil {
 		return nil, err
 	}
-	m, err := messageOf(ctx, "message", req.GetMessage())
+	m, err := messageOf(callerOf(ctx), "message", req.GetMessage())
 	if err != nil {
 		return nil, err
 	}
@@ -78,9 +78,9 @@ func (s *Message) PutBatch(ctx context.Context, req *storagev1.PutBatchRequest) 
 	if err != nil {
 		return nil, err
 	}
-	ms := make([]store.Message, len(req.GetMessages()))
+	ms, from := make([]store.Message, len(req.GetMessages())), callerOf(ctx)
 	for i, m := range req.GetMessages() {
-		if ms[i], err = messageOf(ctx, "messages", m); err != nil {
+		if ms[i], err = messageOf(from, "messages", m); err != nil {
 			return nil, withMessage(err, i)
 		}
 	}

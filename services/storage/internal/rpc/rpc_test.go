@@ -204,6 +204,31 @@ func TestPutStreamAnswersInOrder(t *testing.T) {
 	}
 }
 
+// TestPutStreamAnswersLargeRequestsInParts: and what was appended before a failure has its answer before the stream ends.
+func TestPutStreamAnswersLargeRequestsInParts(t *testing.T) {
+	const n, most = 2500, 1024
+	req := &storagev1.PutStreamRequest{Sequence: 1}
+	for range n {
+		req.Messages = append(req.Messages, wireMessage("T", "x"))
+	}
+	req.Messages = append(req.Messages, wireMessage("broken", "x"))
+	s := &putStream{ctx: t.Context(), in: []*storagev1.PutStreamRequest{req}, end: io.EOF}
+	err := newService(&recorder{refuse: map[string]error{"broken": errdefs.New(errdefs.DataLoss, "LOG_FAULTED", "broken")}}).PutStream(s)
+	if e := errdefs.As(err); e == nil || e.Meta["sequence"] != "2501" {
+		t.Errorf("%v", err)
+	}
+	got := 0
+	for _, a := range s.sent {
+		got += len(a.GetResults())
+		if len(a.GetResults()) > most || a.GetSequence() != uint64(got) {
+			t.Errorf("an answer up to %d with %d results, %d in all", a.GetSequence(), len(a.GetResults()), got)
+		}
+	}
+	if got != n {
+		t.Errorf("%d results of %d messages", got, n)
+	}
+}
+
 func TestPutStreamEnds(t *testing.T) {
 	for name, tc := range map[string]struct {
 		stream *putStream

@@ -19,7 +19,7 @@ func (s *Store) PutBatch(ctx context.Context, ms []Message, w Wait) ([]Result, e
 	}
 	sc := scratchPool.Get().(*scratch) //nolint:errcheck,forcetypeassert // the pool holds nothing else
 	defer putScratch(sc)
-	p := Pending{began: s.o.Now()}
+	var p Pending
 	results, err := s.encodeBatch(ctx, ms, sc, &p)
 	if err != nil {
 		return nil, err
@@ -75,16 +75,15 @@ func (s *Store) encodeBatch(ctx context.Context, ms []Message, sc *scratch, p *P
 	for i := range ms {
 		m := ms[i]
 		m.QueueID = queue
-		d, err := s.draft(ctx, &m, sc, p)
-		if err != nil {
+		if err := s.draft(ctx, &m, sc, p); err != nil {
 			if e := errdefs.As(err); e != nil {
 				return nil, e.With("message", i)
 			}
 			return nil, err
 		}
-		queue = d.QueueID // what the store chose for the first holds for all
+		queue = sc.draft.QueueID // what the store chose for the first holds for all
 		results[i].MessageID = p.MessageID
-		sc.rec = message.Append(sc.rec, &d, s.o.AppendPropCRC)
+		sc.rec = message.Append(sc.rec, &sc.draft, s.o.AppendPropCRC)
 		ends[i] = len(sc.rec)
 	}
 	sc.batch = commitlog.Batch{Records: make([][]byte, len(ms))}

@@ -72,12 +72,14 @@ type Pending struct {
 	acks int
 	// The marks of the reign that took the message: another reign's may pass next with other bytes.
 	flushed, acked *watermark.Mark // nil: not waited for
-	began          time.Time
-	deadline       time.Time // of the wait for slaves
+	began          time.Time       // when all that may wait before the append was behind
+	deadline       time.Time       // of the wait for slaves
 }
 
-// scratch is the memory of one Begin.
+// scratch is the memory of one Begin. Where hundreds of goroutines put, that of the pool is in the CPU's cache and their stacks
+// are not.
 type scratch struct {
+	draft   message.Draft
 	rec     []byte
 	props   []byte
 	batch   commitlog.Batch
@@ -91,7 +93,7 @@ const maxScratch = 1 << 20
 
 func putScratch(s *scratch) {
 	if cap(s.rec) <= maxScratch {
-		s.batch.Records, s.batch.Cursor = nil, nil
+		s.draft, s.batch = message.Draft{}, commitlog.Batch{}
 		scratchPool.Put(s)
 	}
 }
@@ -99,30 +101,37 @@ func putScratch(s *scratch) {
 // Put appends one message and waits as w asks. An error means that nothing was written, unless ctx ended during the
 // wait: then the outcome is unknown to the caller and errors.Is(err, ctx.Err()) holds.
 func (s *Store) Put(ctx context.Context, m *Message, w Wait) (Result, error) {
-	p, err := s.Begin(ctx, m, w)
-	if err != nil {
+	var p Pending
+	if err := s.begin(ctx, m, w, &p); err != nil {
 		return Result{}, err
 	}
-	return s.Finish(ctx, &p)
+	err := s.finish(ctx, &p)
+	return p.Result, err
 }
 
 // Begin appends one message without waiting. When the message is refused by a status (Offset is -1) Finish returns that
 // at once.
 func (s *Store) Begin(ctx context.Context, m *Message, w Wait) (Pending, error) {
-	p := Pending{began: s.o.Now()}
+	var p Pending
+	if err := s.begin(ctx, m, w, &p); err != nil {
+		return Pending{}, err
+	}
+	return p, nil
+}
+
+func (s *Store) begin(ctx context.Context, m *Message, w Wait, p *Pending) error {
 	sc := scratchPool.Get().(*scratch) //nolint:errcheck,forcetypeassert // the pool holds nothing else
 	defer putScratch(sc)
-	d, err := s.draft(ctx, m, sc, &p)
-	if err != nil {
-		return Pending{}, err
+	if err := s.draft(ctx, m, sc, p); err != nil {
+		return err
 	}
-	sc.rec = message.Append(sc.rec[:0], &d, s.o.AppendPropCRC)
+	sc.rec = message.Append(sc.rec[:0], &sc.draft, s.o.AppendPropCRC)
 	sc.records[0] = sc.rec
 	sc.batch.Records = sc.records[:]
-	if err := s.plan(ctx, &p, w, d.Properties); err != nil {
-		return Pending{}, err
+	if err := s.plan(ctx, p, w, m.Properties); err != nil {
+		return err
 	}
-	return p, s.append(ctx, &p, &sc.batch, m.Topic)
+	return s.append(ctx, p, &sc.batch, m.Topic)
 }
 
 // checkWait checks what a caller asks to wait for.
@@ -136,27 +145,31 @@ func (s *Store) checkWait(w Wait) error {
 	return nil
 }
 
-// draft checks m and completes its properties in sc.
-func (s *Store) draft(ctx context.Context, m *Message, sc *scratch, p *Pending) (message.Draft, error) {
-	d := message.Draft{
-		Topic: m.Topic, QueueID: m.QueueID, Flag: m.Flag, SysFlag: m.SysFlag, BornTimestamp: m.BornTimestamp,
-		BornHost: m.BornHost, StoreHost: s.o.StoreHost, Body: m.Body, Properties: m.Properties,
-	}
+// draft checks m and makes it sc.draft, with its properties completed in sc.
+func (s *Store) draft(ctx context.Context, m *Message, sc *scratch, p *Pending) error {
 	if err := message.CheckTopic(m.Topic); err != nil {
-		return d, err
+		return err
 	}
 	if err := refuseUnbuilt(m); err != nil {
-		return d, err
+		return err
 	}
 	n, err := s.topics.WriteQueues(ctx, m.Topic)
 	if err != nil {
-		return d, err
+		return err
+	}
+	if p.began.IsZero() {
+		p.began = s.o.Now()
+	}
+	d := &sc.draft
+	*d = message.Draft{
+		Topic: m.Topic, QueueID: m.QueueID, Flag: m.Flag, SysFlag: m.SysFlag, BornTimestamp: m.BornTimestamp,
+		BornHost: m.BornHost, StoreHost: s.o.StoreHost, Body: m.Body, Properties: m.Properties,
 	}
 	switch {
 	case m.QueueID < 0:
 		d.QueueID = int32(s.turn.Add(1) % uint32(n)) //nolint:gosec // n is a queue count, above 0
 	case int(m.QueueID) >= n:
-		return d, errdefs.Invalid("queue_id", "%d is not a queue of topic %s, which has %d", m.QueueID, m.Topic, n)
+		return errdefs.Invalid("queue_id", "%d is not a queue of topic %s, which has %d", m.QueueID, m.Topic, n)
 	}
 	if d.BornTimestamp == 0 {
 		d.BornTimestamp = p.began.UnixMilli()
@@ -169,11 +182,11 @@ func (s *Store) draft(ctx context.Context, m *Message, sc *scratch, p *Pending) 
 	} else {
 		d.Properties = s.addID(m.Properties, sc, p)
 	}
-	if err := s.o.Limits.Validate(&d); err != nil {
-		return d, err
+	if err := s.o.Limits.Validate(d); err != nil {
+		return err
 	}
 	p.QueueID, p.StoreHost = d.QueueID, s.o.StoreHost
-	return d, nil
+	return nil
 }
 
 func (s *Store) addID(props []byte, sc *scratch, p *Pending) []byte {
@@ -197,6 +210,9 @@ func refuseUnbuilt(m *Message) error {
 	}
 	if message.Transaction(m.SysFlag) != message.TransactionNone {
 		return ErrNotBuilt.WithField("sys_flag").With("sys_flag", m.SysFlag)
+	}
+	if len(m.Properties) == 0 {
+		return nil
 	}
 	for _, name := range unbuilt {
 		if _, ok := message.FindProperty(m.Properties, name); ok {
@@ -277,13 +293,9 @@ func (s *Store) append(ctx context.Context, p *Pending, b *commitlog.Batch, topi
 	if p.Err != nil {
 		return nil //nolint:nilerr // refused: the status says it
 	}
-	size := 0
-	for _, r := range b.Records {
-		size += len(r)
-	}
 	p.Status, p.Offset, p.QueueOffset, p.StoreTimestamp = PutOK, a.Offset, a.QueueOffset, a.StoreTimestamp
 	p.Size, p.next = int32(len(b.Records[0])), a.Next //nolint:gosec // bounded by Limits
-	s.metrics.appended(ctx, len(b.Records), size)
+	s.metrics.appended(len(b.Records), a.Next-a.Offset)
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.AddEvent("appended", trace.WithAttributes(attribute.Int64("offset", a.Offset)))
 	}
@@ -311,7 +323,7 @@ func (s *Store) appendInReign(p *Pending, b *commitlog.Batch, topic string) (com
 	if p.acks > 0 {
 		p.acked = s.replicas.Acked(p.acks)
 	}
-	b.Cursor = s.cursor(r, topic, p.QueueID)
+	b.Cursor, b.Now = s.cursor(r, topic, p.QueueID), p.began
 	return s.log.Append(b)
 }
 
@@ -330,25 +342,30 @@ func (s *Store) notAppended(p *Pending, err error) error {
 // Finish waits for what Begin's message asks for. The error is nil unless ctx ended first or the log failed for good
 // (class DataLoss): whoever sees another class may take the message for not stored.
 func (s *Store) Finish(ctx context.Context, p *Pending) (Result, error) {
+	err := s.finish(ctx, p)
+	return p.Result, err
+}
+
+func (s *Store) finish(ctx context.Context, p *Pending) error {
 	if p.Offset < 0 {
 		s.metrics.done(ctx, p.Status, 0)
-		return p.Result, nil
+		return nil
 	}
 	if p.flushed != nil {
 		if err := s.waitFlushed(ctx, p); err != nil {
-			return p.Result, err
+			return err
 		}
 	}
 	if p.acked != nil && p.Status == PutOK {
 		if err := s.waitAcked(ctx, p); err != nil {
-			return p.Result, err
+			return err
 		}
 	}
 	if p.acked != nil {
 		p.Acked, p.Flushed = s.replicas.CountAt(p.next)
 	}
 	s.metrics.done(ctx, p.Status, s.since(p.began))
-	return p.Result, nil
+	return nil
 }
 
 func (s *Store) waitFlushed(ctx context.Context, p *Pending) error {
@@ -376,15 +393,27 @@ func (s *Store) waitAcked(ctx context.Context, p *Pending) error {
 		p.Err = errTooFew.With("in_sync", n).With("required", p.acks)
 		return nil
 	}
-	span := trace.SpanFromContext(ctx)
-	if span.IsRecording() {
-		ctx, span = s.metrics.tracer.Start(ctx, "wait for slaves", trace.WithAttributes(attribute.Int("acks", p.acks)))
-		defer span.End()
+	if trace.SpanFromContext(ctx).IsRecording() {
+		return s.waitTraced(ctx, p)
 	}
+	return s.judge(ctx, p, p.acked.WaitUntil(ctx, p.next, p.deadline))
+}
+
+// waitTraced is the wait for slaves with a span of its own.
+func (s *Store) waitTraced(ctx context.Context, p *Pending) error {
+	ctx, span := s.metrics.tracer.Start(ctx, "wait for slaves", trace.WithAttributes(attribute.Int("acks", p.acks)))
+	defer span.End()
 	err := p.acked.WaitUntil(ctx, p.next, p.deadline)
+	if err == nil {
+		span.AddEvent("acked")
+	}
+	return s.judge(ctx, p, err)
+}
+
+// judge makes a status of how the wait for slaves ended.
+func (s *Store) judge(ctx context.Context, p *Pending, err error) error {
 	switch {
 	case err == nil:
-		span.AddEvent("acked")
 	case ctx.Err() != nil && !errors.Is(err, context.DeadlineExceeded):
 		return ctx.Err()
 	default: // the deadline, or the reign has ended: the message is here, who else has it is not known

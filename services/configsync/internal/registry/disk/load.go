@@ -241,7 +241,7 @@ func inherit(t *table.Table, segments []journal.Segment) *table.Table {
 		}
 		for _, payload := range s.Records {
 			if d, err := parseDelta(t.Kind(), payload); err == nil {
-				t = t.WithEpochs(d.Entries)
+				t = t.WithEpochs(d.All())
 			}
 		}
 	}

@@ -141,12 +141,15 @@ func (o *own) get(k entry.Kind) *table.Table {
 	return o.t[k]
 }
 
-// run follows in a bubble; stop ends it and returns how it ended.
-func run(t *testing.T, o Options, test func(t *testing.T, f *Follower, m *master, tables *own, stop func() error)) {
+// run follows in a bubble, a master that was prepared before; stop ends it and returns how it ended.
+func run(t *testing.T, o Options, test func(t *testing.T, f *Follower, m *master, tables *own, stop func() error), prepare ...func(m *master)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		m, tables := &master{t: t, begin: time.Now()}, newOwn()
 		o.Address, o.MaxFrame, o.Dial = "java:10911", 1<<20, m.dial
+		for _, p := range prepare {
+			p(m)
+		}
 		f := New(o, tables)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -203,13 +206,6 @@ func TestRounds(t *testing.T) {
 // TestEachKindIsByItself: one that is not answered costs its time and the connection, and no other kind.
 func TestEachKindIsByItself(t *testing.T) {
 	run(t, Options{Timeout: 3 * time.Second}, func(t *testing.T, f *Follower, m *master, tables *own, _ func() error) {
-		m.set(func() {
-			m.answer = func(conn io.Writer, req *frame.Command) {
-				if req.Code != 43 {
-					right(conn, req)
-				}
-			}
-		})
 		synctest.Wait()
 		<-time.After(4 * time.Second)
 		for _, k := range entry.Kinds() {
@@ -229,6 +225,12 @@ func TestEachKindIsByItself(t *testing.T) {
 		<-time.After(time.Minute)
 		if st := f.State(entry.ConsumerOffsets); tables.get(entry.ConsumerOffsets).Len() != 1 || st.LastError != nil || st.Refused["REMOTING_TIMEOUT"] == 0 {
 			t.Errorf("%+v", st)
+		}
+	}, func(m *master) {
+		m.answer = func(conn io.Writer, req *frame.Command) {
+			if req.Code != 43 {
+				right(conn, req)
+			}
 		}
 	})
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	configsyncv1 "github.com/tandemlog/tandem/gen/tandem/configsync/v1"
 	"github.com/tandemlog/tandem/pkg/errdefs"
@@ -74,6 +76,20 @@ func (s *Service) readCommits(ctx context.Context, stream grpc.BidiStreamingServ
 	}
 }
 
+// maxEcho bounds the names in an answer, so that one with all failures fits into a reply: a legal name is shorter.
+const maxEcho = 512
+
+// echo is a refused offset as the answer repeats it.
+func echo(o *configsyncv1.ConsumerOffset) *configsyncv1.ConsumerOffset {
+	if len(o.GetTopic()) <= maxEcho && len(o.GetGroup()) <= maxEcho {
+		return o
+	}
+	short := proto.CloneOf(o)
+	short.Topic = strings.ToValidUTF8(o.GetTopic()[:min(len(o.GetTopic()), maxEcho)], "")
+	short.Group = strings.ToValidUTF8(o.GetGroup()[:min(len(o.GetGroup()), maxEcho)], "")
+	return short
+}
+
 // commitSome commits what is right of a request and returns the rest. The error is the node's.
 func (s *Service) commitSome(ctx context.Context, req *configsyncv1.CommitStreamRequest) ([]*configsyncv1.CommitFailure, error) {
 	var failures []*configsyncv1.CommitFailure
@@ -82,7 +98,7 @@ func (s *Service) commitSome(ctx context.Context, req *configsyncv1.CommitStream
 		if e == nil || e.Field == "" {
 			return false
 		}
-		failures = append(failures, &configsyncv1.CommitFailure{Sequence: req.GetSequence(), Offset: o, Reason: e.Reason, Message: e.Error()})
+		failures = append(failures, &configsyncv1.CommitFailure{Sequence: req.GetSequence(), Offset: echo(o), Reason: e.Reason, Message: e.Error()})
 		return true
 	}
 	if _, _, err := s.role.Reign(); err != nil {

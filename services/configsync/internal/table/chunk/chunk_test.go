@@ -45,9 +45,13 @@ func together(kind entry.Kind, chunks ...[]byte) (*table.Delta, error) {
 func equal(a, b *table.Delta) bool {
 	return a.Kind == b.Kind && a.Full == b.Full && a.From == b.From && a.To == b.To && a.Sum == b.Sum && a.SameUnknown == b.SameUnknown &&
 		slices.Equal(a.Unknown, b.Unknown) && slices.Equal(a.Deleted, b.Deleted) &&
-		slices.EqualFunc(a.Entries, b.Entries, func(x, y table.Entry) bool {
+		slices.EqualFunc(sorted(a.All()), sorted(b.All()), func(x, y table.Entry) bool {
 			return x.Key == y.Key && x.Change == y.Change && x.Value.Equal(y.Value)
 		})
+}
+
+func sorted(es []table.Entry) []table.Entry {
+	return slices.SortedFunc(slices.Values(es), func(a, b table.Entry) int { return strings.Compare(a.Key, b.Key) })
 }
 
 // examples are deltas of all kinds, those of FORMAT.md first.
@@ -64,7 +68,7 @@ func examples(t testing.TB) []*table.Delta {
 	out := []*table.Delta{offsets.Full(), delta}
 	out = append(out, &table.Delta{Kind: entry.Groups, Full: true, Unknown: []entry.Field{{Name: "forbiddenTable", Raw: `{"G":{"T":1}}`}}})
 	out = append(out, build(t, entry.DelayOffsets, table.Entry{Key: "3", Value: &entry.Delay{Offset: 140, Epoch: 7}}).Full())
-	many := &table.Delta{Kind: entry.Groups, Full: true, To: entry.Version{Counter: 9}}
+	many := &table.Delta{Kind: entry.Groups, Full: true, To: entry.Version{Counter: 9000}}
 	for i := range 5000 {
 		many.Entries = append(many.Entries, table.Entry{Key: fmt.Sprint(i), Change: int64(i), Value: entry.NewGroup(fmt.Sprint(i))})
 		many.Deleted = append(many.Deleted, table.Tombstone{Key: fmt.Sprint("x", i), Change: int64(i)})
@@ -115,6 +119,34 @@ func TestThereAndBack(t *testing.T) {
 	}
 	if n := len(slices.Collect(Split(examples(t)[4]))); n != 10 {
 		t.Errorf("10,000 entries and deletions in %d chunks", n)
+	}
+}
+
+// TestSplitTable: the chunks of a table are those of its full delta.
+func TestSplitTable(t *testing.T) {
+	for _, n := range []int{0, 1, MaxEntries - 1, MaxEntries, MaxEntries + 1, 3 * MaxEntries} {
+		var es []table.Entry
+		for i := range n {
+			name := fmt.Sprintf("G%05d", i)
+			es = append(es, table.Entry{Key: name, Change: int64(i % 3), Value: entry.NewGroup(name)})
+		}
+		own := build(t, entry.Groups, es...)
+		if n > 1 {
+			e := own.Edit(1, 2000)
+			e.Delete("G00000")
+			own, _ = e.Done()
+		}
+		s := SplitTable(own)
+		for want := range Split(own.Full()) {
+			if got := s.Next(); !slices.Equal(got, want) {
+				t.Fatalf("%d entries: % x, want % x", n, got[:20], want[:20])
+			}
+		}
+		for range 2 {
+			if b := s.Next(); b != nil {
+				t.Errorf("%d entries: a chunk behind the last one", n)
+			}
+		}
 	}
 }
 
@@ -221,9 +253,16 @@ func FuzzAdd(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			for _, e := range d.Entries {
-				if h, _ := entry.Hash(e.Key, e.Value, nil); e != e.Hashed(h) {
+			sum := entry.HashFields(d.Unknown)
+			for _, e := range d.All() {
+				h, _ := entry.Hash(e.Key, e.Value, nil)
+				if sum += h; !d.Full && e != e.Hashed(h) {
 					t.Fatalf("the hash of %s %+v is not %#x", e.Key, e.Value, h)
+				}
+			}
+			if d.Sum = sum; d.Full {
+				if _, err := d.Table(); err != nil {
+					t.Fatalf("%+v: %v", d, err)
 				}
 			}
 			again, err := together(kind, slices.Collect(Split(d))...)

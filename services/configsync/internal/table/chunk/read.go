@@ -92,16 +92,19 @@ func (a *Assembly) body(r *packed.Reader) error {
 		if len(text) > table.MaxEntry {
 			r.Failf("an entry of %d bytes: %.80q", len(text), e.Key)
 		}
-		d.Entries = append(d.Entries, e.Hashed(entry.HashPacked(text)))
+		if r.Err() != nil {
+			break
+		}
+		if err := d.Add(e.Hashed(entry.HashPacked(text))); err != nil {
+			return err
+		}
+		a.entries++
 	}
 	if r.Left() > 0 {
 		r.Failf("%d bytes behind its end", r.Left())
 	}
 	return broken(r)
 }
-
-// maxRoom bounds the entries for which room is made because a head says that they come.
-const maxRoom = 1 << 17
 
 // Assembly puts the chunks of one delta together.
 type Assembly struct {
@@ -111,6 +114,7 @@ type Assembly struct {
 	next  int
 	done  bool
 
+	entries  int // so far
 	unpacker entry.Unpacker
 }
 
@@ -131,7 +135,6 @@ func (a *Assembly) Add(data []byte) error {
 	}
 	if a.next == 0 {
 		d := h.delta
-		d.Entries = make([]table.Entry, 0, min(h.entries, maxRoom))
 		a.delta, a.head = &d, h
 	} else if h.delta.To != a.head.delta.To || h.delta.From != a.head.delta.From || h.delta.Sum != a.head.delta.Sum ||
 		h.delta.Full != a.head.delta.Full || h.entries != a.head.entries || h.deleted != a.head.deleted {
@@ -142,9 +145,9 @@ func (a *Assembly) Add(data []byte) error {
 	}
 	a.next++
 	a.done = h.last
-	if len(a.delta.Entries) > h.entries || len(a.delta.Deleted) > h.deleted ||
-		h.last && (len(a.delta.Entries) < h.entries || len(a.delta.Deleted) < h.deleted) {
-		return table.ErrNotWhole.With("kind", a.kind).With("entries", len(a.delta.Entries)).With("want", h.entries)
+	if a.entries > h.entries || len(a.delta.Deleted) > h.deleted ||
+		h.last && (a.entries < h.entries || len(a.delta.Deleted) < h.deleted) {
+		return table.ErrNotWhole.With("kind", a.kind).With("entries", a.entries).With("want", h.entries)
 	}
 	return nil
 }

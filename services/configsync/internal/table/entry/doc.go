@@ -1,5 +1,6 @@
 // Package entry has what the four tables consist of: kinds, versions, the values of the entries, the rules for names and
-// numbers, and the JSON of one value as RocketMQ writes it.
+// numbers, the JSON of one value as RocketMQ writes it, and the packed form of chunks, over which an entry is hashed too
+// (../chunk/FORMAT.md).
 //
 //	kind              key             value
 //	Topics            name            *TopicConfig

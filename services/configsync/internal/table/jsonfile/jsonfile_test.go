@@ -10,6 +10,7 @@ import (
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/services/configsync/internal/table"
+	"github.com/tandemlog/tandem/services/configsync/internal/table/chunk"
 	"github.com/tandemlog/tandem/services/configsync/internal/table/entry"
 	"github.com/tandemlog/tandem/services/configsync/internal/table/fastjson"
 )
@@ -242,4 +243,33 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestGoldenFilesGoThroughChunks: a slave writes of each entry what its master would, to the byte.
+func TestGoldenFilesGoThroughChunks(t *testing.T) {
+	through := func(name string, kind entry.Kind, text []byte) {
+		loaded, err := Decode(kind, text)
+		must(t, err)
+		a := chunk.NewAssembly(kind)
+		for c := range chunk.Split(loaded.Full()) {
+			must(t, a.Add(c))
+		}
+		d, err := a.Delta()
+		must(t, err)
+		got, err := d.Table()
+		must(t, err)
+		if got.Len() != loaded.Len() || got.Sum() != loaded.Sum() || !slices.Equal(got.Unknown(), loaded.Unknown()) {
+			t.Errorf("%s: %d entries became %d, %v became %v", name, loaded.Len(), got.Len(), loaded.Unknown(), got.Unknown())
+		}
+		for e := range loaded.Ascend("") {
+			there, _ := got.Get(e.Key)
+			if want := string(e.Value.AppendJSON(nil)); there.Value == nil || string(there.Value.AppendJSON(nil)) != want {
+				t.Errorf("%s: %s became %+v", name, want, there.Value)
+			}
+		}
+	}
+	golden(t, through)
+	through("unknown fields", entry.Topics, []byte(`{"dataVersion":{"counter":1},"new":{"a":[1,{2:3}]},"topicConfigTable":{`+
+		`"A":{"attributes":{"k":"v"},"new":"x","order":true,"perm":2,"topicName":"A","z":{0:1}},"B":{"topicName":"B"}}}`))
+	through("unknown fields", entry.Groups, []byte(`{"subscriptionGroupTable":{"G":{"a":null,"groupName":"G","groupRetryPolicy":{"type":"X"},"zz":1.5e3}},"x":0}`))
 }

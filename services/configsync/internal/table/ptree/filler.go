@@ -32,7 +32,7 @@ func (f *Filler[V]) filled() kid[V] {
 	return kid[V]{node: &node[V]{items: f.leaf}, first: f.leaf[0].Key, high: f.high}
 }
 
-// Tree returns the tree. The Filler is used up.
+// Tree returns the tree of what is there; nothing may be put in behind it.
 func (f *Filler[V]) Tree() Tree[V] {
 	t := Tree[V]{len: f.Len()}
 	level := f.leaves

@@ -260,8 +260,14 @@ func (t *Tracker) InSync() int {
 		}
 		return n
 	}
+	return c.near(end, t.fallBehind)
+}
+
+// near counts the slaves that are less than so many bytes behind end.
+func (c *counting) near(end, fallBehind int64) int {
 	acks := c.acks()
-	for n < c.slaves && end-acks[n] < t.fallBehind {
+	n := 0
+	for n < c.slaves && end-acks[n] < fallBehind {
 		n++
 	}
 	return n

@@ -37,6 +37,8 @@ type Set struct {
 	Self epoch.PromiseRequest
 	// Timeout of a call.
 	Timeout time.Duration
+	// Seen are the node ids that were heard from Others, for Has.
+	Seen *sync.Map
 }
 
 // N is the size of the set, this node included.
@@ -77,9 +79,48 @@ func (s Set) Hear(ctx context.Context, reign epoch.Promise) Round {
 			continue
 		}
 		ids = append(ids, h.NodeID)
+		if s.Seen != nil {
+			s.Seen.Store(h.NodeID, true)
+		}
 		r.Heard, r.From = append(r.Heard, h), append(r.From, s.Others[i])
 	}
 	return r
+}
+
+// Has reports whether a node of this address and id is known to be one of the set. One that goes by another name here is found by
+// its id, once it was heard; all are asked, for a part of the time that it gives this node to answer it.
+func (s Set) Has(ctx context.Context, addr string, id int64) bool {
+	if len(s.Others) == 0 || slices.Contains(s.Others, addr) {
+		return true
+	}
+	if _, seen := s.Seen.Load(id); seen {
+		return true
+	}
+	s.Timeout /= 3
+	s.Hear(ctx, epoch.Promise{})
+	_, seen := s.Seen.Load(id)
+	return seen
+}
+
+// Joins closes what it returns when Has is true, after all; it looks at every interval until ctx ends. nil: it is so already.
+func (s Set) Joins(ctx context.Context, has bool, addr string, id int64, every time.Duration) <-chan struct{} {
+	if has {
+		return nil
+	}
+	joined := make(chan struct{})
+	go func() {
+		t := time.NewTicker(every)
+		defer t.Stop()
+		for !s.Has(ctx, addr, id) {
+			select {
+			case <-t.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+		close(joined)
+	}()
+	return joined
 }
 
 // OpenMaster returns the address of the open master with the newest reign, "" when none was heard.

@@ -53,5 +53,5 @@ func Adopt(fsys vfs.FS, root string, b Broker) (was Broker, err error) {
 	}
 	next := f.last.Clone()
 	next.Cluster, next.BrokerName = b.Cluster, b.Name
-	return was, f.Write(next)
+	return was, f.write(next)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tandemlog/tandem/pkg/durable"
+	"github.com/tandemlog/tandem/pkg/vfs"
 	"github.com/tandemlog/tandem/pkg/vfs/memfs"
 )
 
@@ -38,6 +39,12 @@ func TestOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(a, nil)
+	check(b, ErrOtherBroker)
+	full(disk, true)
+	if _, err := Adopt(disk, "root", b); !errors.Is(err, vfs.ErrNoSpace) {
+		t.Errorf("adopted on a full disk: %v", err)
+	}
+	full(disk, false)
 	check(b, ErrOtherBroker)
 	adopt(b, a)
 	check(a, ErrOtherBroker)

@@ -65,6 +65,14 @@ func (f *File) read() (l epoch.Lineage, found, backup bool, err error) {
 // Write makes next durable, and writes nothing where the file says the same. Where the disk is full it is also content with what
 // the file says when that makes the next start only more careful.
 func (f *File) Write(next epoch.Lineage) error {
+	err := f.write(next)
+	if errors.Is(err, vfs.ErrNoSpace) && f.found && !f.backup && epoch.Careful(f.last, next) {
+		return nil
+	}
+	return err
+}
+
+func (f *File) write(next epoch.Lineage) error {
 	data, err := next.MarshalText()
 	if err != nil {
 		return fmt.Errorf("encode lineage: %w", err)
@@ -79,9 +87,6 @@ func (f *File) Write(next epoch.Lineage) error {
 		return nil
 	}
 	f.sure = false
-	if errors.Is(err, vfs.ErrNoSpace) && f.found && !f.backup && epoch.Careful(f.last, next) {
-		return nil
-	}
 	return fmt.Errorf("save lineage: %w", err)
 }
 

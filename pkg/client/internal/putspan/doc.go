@@ -1,0 +1,4 @@
+// Package putspan makes the producer's spans of puts, named and attributed as OpenTelemetry's conventions for messaging ask.
+//
+// What this package does not do: it passes no trace context on.
+package putspan
