@@ -117,7 +117,7 @@ func TestBenchGoesOnWhereNobodyKnows(t *testing.T) {
 func TestBenchEndsAtAnError(t *testing.T) {
 	for _, verb := range []string{"put", "stream"} {
 		s := clienttest.Start(t, clienttest.Options{})
-		out, errOut, stop := startCtl(t, s.Addr(), "bench", verb, "--for", "1h", "-c", "3", "--timeout", "500ms")
+		out, errOut, stop := startCtl(t, s.Addr(), "bench", verb, "--for", "1h", "-c", "3", "--timeout", "3s")
 		waitStored(t, s, 100)
 		s.Stop()
 		out.waitFor(t, "mean ") // by itself

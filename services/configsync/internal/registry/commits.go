@@ -35,7 +35,7 @@ func (c *commits) init() {
 type CommitResult struct {
 	Taken  int
 	Lower  int // below what is there, which stays
-	Staled int // of before a reset that the consumer has not heard of
+	Staled int // of before a reset that the consumer has not heard of: then none is taken
 }
 
 // CommitOffsets takes the progress of consumers. With wait they are saved on return, else gathered: Offset sees them, and
@@ -76,15 +76,28 @@ func (r *Registry) gather(batch []table.Commit) (result CommitResult, round int6
 	c := &r.commits
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	saved := r.Snapshot(entry.ConsumerOffsets)
+	if len(batch) > 1 { // one alone is taken or not
+		for _, commit := range batch {
+			if !commit.Guard {
+				continue
+			}
+			if _, outcome := commit.Judge(c.offset(saved, keyOf(commit))); outcome == table.Staled {
+				result.Staled++
+			}
+		}
+		if result.Staled > 0 {
+			return result, 0
+		}
+	}
 	for _, commit := range batch {
-		key := queueKey{commit.Topic, commit.Group, commit.Queue}
-		have, exists := r.offset(key)
+		have, exists := c.offset(saved, keyOf(commit))
 		q, outcome := commit.Judge(have, exists)
 		switch outcome {
 		case table.Taken:
 			result.Taken++
 			if !exists || q != have {
-				c.pending[key] = q
+				c.pending[keyOf(commit)] = q
 			}
 		case table.Lower:
 			result.Lower++
@@ -95,10 +108,12 @@ func (r *Registry) gather(batch []table.Commit) (result CommitResult, round int6
 	return result, c.round + 1
 }
 
+func keyOf(c table.Commit) queueKey { return queueKey{c.Topic, c.Group, c.Queue} }
+
 // offset returns the newest that is known of a queue. c.mu is held. What was gathered before a reset does not hide it.
-func (r *Registry) offset(key queueKey) (entry.QueueOffset, bool) {
-	have, exists := r.Snapshot(entry.ConsumerOffsets).Offset(key.topic, key.group, key.queue)
-	for _, m := range []map[queueKey]entry.QueueOffset{r.commits.saving, r.commits.pending} {
+func (c *commits) offset(saved *table.Table, key queueKey) (entry.QueueOffset, bool) {
+	have, exists := saved.Offset(key.topic, key.group, key.queue)
+	for _, m := range []map[queueKey]entry.QueueOffset{c.saving, c.pending} {
 		if q, ok := m[key]; ok {
 			if exists {
 				q = have.Join(q)
@@ -113,7 +128,7 @@ func (r *Registry) offset(key queueKey) (entry.QueueOffset, bool) {
 func (r *Registry) Offset(topic, group string, queue int32) (entry.QueueOffset, bool) {
 	r.commits.mu.Lock()
 	defer r.commits.mu.Unlock()
-	return r.offset(queueKey{topic, group, queue})
+	return r.commits.offset(r.Snapshot(entry.ConsumerOffsets), queueKey{topic, group, queue})
 }
 
 // saveCommits saves all that is gathered now.

@@ -110,6 +110,27 @@ func TestCommitsThatOutliveTheirReign(t *testing.T) {
 	}
 }
 
+// TestABatchWithACommitOfBeforeAReset is not taken, as one that is illegal is not.
+func TestABatchWithACommitOfBeforeAReset(t *testing.T) {
+	r := open(t, newDisk(t))
+	other := table.Commit{Topic: "T", Group: "G", Queue: 1, Offset: 7}
+	commit(t, r, at(100))
+	_, err := r.ResetOffsets(t.Context(), []table.Reset{{Topic: "T", Group: "G", Offset: 20}})
+	must(t, err)
+	late := at(150)
+	late.Guard = true
+	for _, batch := range [][]table.Commit{{other, late}, {late, other}, {late}} {
+		result, err := r.CommitOffsets(t.Context(), batch, true)
+		if got := r.Offsets("T", "G"); err != nil || result != (CommitResult{Staled: 1}) || len(got) != 1 || got[0].Offset != 20 {
+			t.Errorf("%+v, %v: %v", result, err, got)
+		}
+	}
+	late.Epoch = 1
+	if result, err := r.CommitOffsets(t.Context(), []table.Commit{other, late}, true); err != nil || result != (CommitResult{Taken: 2}) || offsetOf(r) != 150 {
+		t.Errorf("%+v, %v", result, err)
+	}
+}
+
 // TestStandingShowsWhatIsGathered, in the order of the keys, whether something of the group is saved or not.
 func TestStandingShowsWhatIsGathered(t *testing.T) {
 	r := open(t, newDisk(t))

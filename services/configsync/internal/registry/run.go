@@ -67,6 +67,6 @@ func (r *Registry) saveFiles(ctx context.Context) error {
 
 func (r *Registry) dropCaches() {
 	for _, kind := range entry.Kinds() {
-		r.stores[kind].full.dropStale(r.Snapshot(kind))
+		r.stores[kind].full.DropStale(r.Snapshot(kind))
 	}
 }

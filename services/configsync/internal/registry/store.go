@@ -10,6 +10,7 @@ import (
 	"github.com/tandemlog/tandem/pkg/watermark"
 	"github.com/tandemlog/tandem/services/configsync/internal/registry/disk"
 	"github.com/tandemlog/tandem/services/configsync/internal/registry/journal"
+	"github.com/tandemlog/tandem/services/configsync/internal/registry/whole"
 	"github.com/tandemlog/tandem/services/configsync/internal/table"
 	"github.com/tandemlog/tandem/services/configsync/internal/table/entry"
 )
@@ -34,8 +35,8 @@ type store struct {
 	writer chan struct{} // capacity 1: who has put a token in may use what follows
 	disk   *disk.Disk
 
-	size int // of the JSON file, for the next one; belongs to flush
-	full fullCache
+	size int         // of the JSON file, for the next one; belongs to flush
+	full whole.Cache // for slaves
 
 	stateMu sync.Mutex
 	state   KindState

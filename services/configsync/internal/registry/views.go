@@ -27,15 +27,16 @@ func (r *Registry) Offsets(topic, group string) []entry.QueueOffset {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	queues := map[int32]entry.QueueOffset{}
-	if saved := r.Snapshot(entry.ConsumerOffsets).Offsets(topic, group); saved != nil {
-		for q := range saved.All() {
+	saved := r.Snapshot(entry.ConsumerOffsets)
+	if own := saved.Offsets(topic, group); own != nil {
+		for q := range own.All() {
 			queues[q.Queue] = q
 		}
 	}
 	for _, m := range []map[queueKey]entry.QueueOffset{c.saving, c.pending} {
 		for key := range m {
 			if key.topic == topic && key.group == group {
-				queues[key.queue], _ = r.offset(key)
+				queues[key.queue], _ = c.offset(saved, key)
 			}
 		}
 	}

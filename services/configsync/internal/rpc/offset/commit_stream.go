@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -124,6 +125,14 @@ func (s *Service) commitSome(ctx context.Context, req *configsyncv1.CommitStream
 		return nil, err
 	}
 	defer s.role.Leave()
-	_, err := s.tables.CommitOffsets(ctx, cs, false)
+	result, err := s.tables.CommitOffsets(ctx, cs, false)
+	for err == nil && result.Staled > 0 { // a reset came in between: without those
+		cs = slices.DeleteFunc(cs, func(c table.Commit) bool {
+			err := s.stale(c)
+			o := &configsyncv1.ConsumerOffset{Topic: c.Topic, Group: c.Group, QueueId: c.Queue, Offset: c.Offset, ResetEpoch: &c.Epoch}
+			return err != nil && failed(o, err)
+		})
+		result, err = s.tables.CommitOffsets(ctx, cs, false)
+	}
 	return failures, err
 }

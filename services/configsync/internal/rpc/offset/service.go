@@ -26,7 +26,7 @@ type Role interface {
 
 // Consumers are the offsets of consumer groups.
 type Consumers interface {
-	// CommitOffsets takes commits; with wait they are saved when it returns, else within seconds.
+	// CommitOffsets takes commits, none where one is of before a reset; with wait they are saved when it returns, else within seconds.
 	CommitOffsets(ctx context.Context, cs []table.Commit, wait bool) (registry.CommitResult, error)
 	// Offset, Offsets and Standing show gathered commits too; Standing in the order of topic@group, from a key on.
 	Offset(topic, group string, queue int32) (entry.QueueOffset, bool)
@@ -152,12 +152,14 @@ func (s *Service) commit(ctx context.Context, cs []table.Commit, wait bool, fiel
 		return nil, err
 	}
 	defer s.role.Leave()
-	for i, c := range cs {
-		if err := s.stale(c); err != nil {
-			return nil, at(field, i, err)
-		}
+	if err := s.noneStale(cs, field); err != nil {
+		return nil, err
 	}
-	if _, err := s.tables.CommitOffsets(ctx, cs, wait); err != nil {
+	result, err := s.tables.CommitOffsets(ctx, cs, wait)
+	if err == nil && result.Staled > 0 { // a reset came in between
+		err = s.noneStale(cs, field)
+	}
+	if err != nil {
 		return nil, err
 	}
 	held := make([]int64, len(cs))
@@ -166,6 +168,16 @@ func (s *Service) commit(ctx context.Context, cs []table.Commit, wait bool, fiel
 		held[i] = q.Offset
 	}
 	return held, nil
+}
+
+// noneStale refuses commits of which one is of before a reset.
+func (s *Service) noneStale(cs []table.Commit, field string) error {
+	for i, c := range cs {
+		if err := s.stale(c); err != nil {
+			return at(field, i, err)
+		}
+	}
+	return nil
 }
 
 // stale refuses a commit of before a reset.
