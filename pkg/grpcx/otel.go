@@ -68,7 +68,7 @@ func (p Providers) clientHandler() stats.Handler {
 //
 //	grpcx.panics               {panic}      rpc.method
 //	grpcx.calls.cut            {call}       calls that were still open when their server stopped
-//	grpcx.handshake.failures   {handshake}  TLS handshakes that a server could not finish
+//	grpcx.handshake.failures   {handshake}  TLS handshakes that a server could not finish, and callers of a plain port that speak no gRPC
 //	grpcx.tls.reload.failures  {reload}     changed TLS files that could not be used
 type instruments struct {
 	panics     metric.Int64Counter
@@ -91,7 +91,7 @@ func newInstruments(mp metric.MeterProvider, log *slog.Logger) (*instruments, er
 	}{
 		{&in.panics, "grpcx.panics", "{panic}", "Panics of handlers that were turned into INTERNAL"},
 		{&in.cut, "grpcx.calls.cut", "{call}", "Calls that were still open when their server stopped"},
-		{&in.handshakes, "grpcx.handshake.failures", "{handshake}", "TLS handshakes that a server could not finish"},
+		{&in.handshakes, "grpcx.handshake.failures", "{handshake}", "TLS handshakes that a server could not finish, and callers of a plain port that speak no gRPC"},
 		{&in.reloads, "grpcx.tls.reload.failures", "{reload}", "Changed TLS files that could not be used"},
 	} {
 		var err error
@@ -126,7 +126,7 @@ func (in *instruments) handshakeFailed(raw net.Conn, err error) {
 	}
 	in.mu.Unlock()
 	if tell {
-		in.log.Warn("tls handshake failed, further ones of this kind within a minute are only counted",
+		in.log.Warn("handshake failed, further ones of this kind within a minute are only counted",
 			slog.String("peer", raw.RemoteAddr().String()), slog.String("error", err.Error()))
 	}
 }

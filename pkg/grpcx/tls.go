@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/grpcx/stray"
 )
 
 // ErrTLSFiles says that certificate, key or CA file cannot be used together; the metadata names them.
@@ -243,6 +244,9 @@ func transportCredentials(t TLS, server bool, log *slog.Logger, m *instruments) 
 	if !t.Enabled() {
 		if t.RequireClientCert {
 			return nil, t.Validate(server)
+		}
+		if server {
+			return stray.Credentials(m.handshakeFailed), nil
 		}
 		return insecure.NewCredentials(), nil
 	}

@@ -227,18 +227,39 @@ func TestStrangersAreCounted(t *testing.T) {
 		case <-time.After(time.Millisecond):
 		}
 	}
-	if n := strings.Count(log.String(), "tls handshake failed"); n != 1 {
+	if n := strings.Count(log.String(), "handshake failed"); n != 1 {
 		t.Errorf("told %d times", n)
 	}
 	if err := call(t, f, grpcx.TLS{CAFile: newAuthority(t).files(t, "other").CAFile}); err == nil {
 		t.Fatal("a client that does not trust the server was served")
 	}
-	for strings.Count(log.String(), "tls handshake failed") < 2 {
+	for strings.Count(log.String(), "handshake failed") < 2 {
 		select {
 		case <-ctx.Done():
 			t.Fatalf("another kind of failure was not told:\n%s", log.String())
 		case <-time.After(time.Millisecond):
 		}
+	}
+}
+
+// A TLS client on a plain port is counted and told of, and harms nobody.
+func TestStrangersOnAPlainPort(t *testing.T) {
+	var log logBuffer
+	reader := metric.NewManualReader()
+	f := start(t, grpcx.ServerOptions{
+		Log: log.logger(), Providers: grpcx.Providers{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))},
+	}, &service{}, listen(t))
+	if err := call(t, f, grpcx.TLS{CAFile: newAuthority(t).files(t, "node").CAFile}); err == nil {
+		t.Fatal("TLS was served on a plain port")
+	}
+	if err := call(t, f, grpcx.TLS{}); err != nil {
+		t.Error(err)
+	}
+	if counts, _ := sums(t, reader); counts["grpcx.handshake.failures"] == 0 { // counted before the server hangs up
+		t.Error("not counted")
+	}
+	if !strings.Contains(log.String(), "the caller speaks TLS") {
+		t.Errorf("not told:\n%s", log.String())
 	}
 }
 

@@ -113,11 +113,21 @@ func (w *worker) fill(ctx context.Context, args *words, a *answer) error {
 	return n.disp.Dispatched().Wait(ctx, n.log.End())
 }
 
-// acked waits until that many slaves have all that is in the log.
+// acked waits until that many slaves are in sync and have all that is in the log. The mark alone would not do: it stays where
+// a slave brought it that has left since.
 func (w *worker) acked(ctx context.Context, args *words, _ *answer) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	return w.leader.master.Acked(args.int("slaves")).Wait(ctx, w.node.log.End())
+	m, slaves := w.leader.master, args.int("slaves")
+	for changes := m.InSyncChanged(); ; {
+		seen := changes.Load()
+		if m.InSync() >= slaves {
+			return m.Acked(slaves).Wait(ctx, w.node.log.End())
+		}
+		if err := changes.Wait(ctx, seen+1); err != nil {
+			return err
+		}
+	}
 }
 
 // put measures puts of `callers` goroutines that each wait for `acks` slaves before the next one; 0: for none.
