@@ -6,13 +6,13 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
 
 	configsyncv1 "github.com/tandemlog/tandem/gen/tandem/configsync/v1"
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
 	"github.com/tandemlog/tandem/pkg/client"
 	"github.com/tandemlog/tandem/pkg/grpcx"
 	"github.com/tandemlog/tandem/pkg/service"
+	"github.com/tandemlog/tandem/pkg/service/ballast"
 	"github.com/tandemlog/tandem/pkg/telemetry"
 )
 
@@ -43,8 +43,7 @@ func (noopOffsets) Commit(context.Context, *configsyncv1.CommitRequest) (*config
 
 // serveNoop serves at addr with the interceptors, the telemetry and the ballast that a storage has by default.
 func serveNoop(ctx context.Context, addr string) error {
-	ballast := make([]byte, 32<<20)
-	defer runtime.KeepAlive(ballast)
+	defer ballast.Hold()()
 	settings := service.Defaults("")
 	tel, err := telemetry.Open(ctx, "noop", "", settings.Telemetry)
 	if err != nil {

@@ -14,10 +14,15 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/tandemlog/tandem/pkg/service/ballast"
 )
 
 func main() {
-	if err := run(context.Background(), os.Stdin, os.Stdout); err != nil {
+	release := ballast.Hold() // as the service does
+	err := run(context.Background(), os.Stdin, os.Stdout)
+	release()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "benchmark:", err)
 		os.Exit(1)
 	}
