@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/service/ballast"
 	"github.com/tandemlog/tandem/pkg/service/build"
 	"github.com/tandemlog/tandem/pkg/telemetry"
 )
@@ -103,6 +104,7 @@ func (e *Env) Defer(name string, f func(cause error) error) {
 
 // Main runs a service with the arguments and environment of the process and returns its exit code.
 func Main[C any](spec Spec[C]) int {
+	defer ballast.Hold()()
 	signal.Ignore(syscall.SIGPIPE) // a reader of our log that went away is no reason to die
 	p := process{args: os.Args[1:], environ: os.Environ(), stdout: os.Stdout, stderr: os.Stderr}
 	return run(spec, &p)

@@ -7,15 +7,13 @@ import (
 
 	"github.com/tandemlog/tandem/pkg/grpcx"
 	"github.com/tandemlog/tandem/pkg/service"
-	"github.com/tandemlog/tandem/pkg/service/ballast"
 )
 
 // version is set by the build.
 var version string
 
 func main() {
-	release := ballast.Hold()
-	code := service.Main(service.Spec[Config]{
+	os.Exit(service.Main(service.Spec[Config]{
 		Name: "storage", Version: version,
 		Summary:   "keeps the commitLog of a broker, streams it to slaves or follows a master",
 		NewConfig: defaultConfig, Docs: docs, Foreign: rocketMQ,
@@ -25,7 +23,5 @@ func main() {
 		},
 		Build:    build,
 		Commands: []service.Command[Config]{checkCommand(), adoptCommand()},
-	})
-	release()
-	os.Exit(code)
+	}))
 }

@@ -41,7 +41,7 @@ func (noopOffsets) Commit(context.Context, *configsyncv1.CommitRequest) (*config
 	return &configsyncv1.CommitResponse{}, nil
 }
 
-// serveNoop serves at addr with the interceptors, the telemetry and the ballast that a storage has by default.
+// serveNoop serves at addr with the interceptors, the telemetry and the ballast that a service has by default.
 func serveNoop(ctx context.Context, addr string) error {
 	defer ballast.Hold()()
 	settings := service.Defaults("")

@@ -30,7 +30,7 @@ func table() map[string]string {
 		"pkg/grpcx/stray":                  "",
 		"pkg/nearest":                      "",
 		"pkg/peercert":                     "grpcx",
-		"pkg/service":                      "nearest telemetry service/build service/size",
+		"pkg/service":                      "nearest telemetry service/ballast service/build service/size",
 		"pkg/service/build":                "",
 		"pkg/service/ballast":              "",
 		"pkg/service/checkargs":            "",
