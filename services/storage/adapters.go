@@ -5,12 +5,14 @@ import (
 	"errors"
 	"log/slog"
 	"strconv"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/telemetry"
 	"github.com/tandemlog/tandem/pkg/watermark"
 	"github.com/tandemlog/tandem/services/storage/internal/commitlog"
 	"github.com/tandemlog/tandem/services/storage/internal/consumequeue"
@@ -172,10 +174,22 @@ func (f flusher) FlushNow(ctx context.Context) (int64, error) {
 	return n, errors.Join(err, f.queues.Flush())
 }
 
+// traceAge is how long after its put a message's append on a slave belongs to the put's trace: what a slave catches up with
+// later is of interest to nobody who looks at the trace, and there may be millions of it.
+const traceAge = time.Minute
+
+// observer looks at each record as it is dispatched; nil where nobody collects traces.
+func (a *app) observer() func(int64, *message.View) {
+	if a.cfg.Telemetry.Exporter == telemetry.None {
+		return nil
+	}
+	return a.joinTrace
+}
+
 // joinTrace adds a slave's append to the trace of the put, which came along in the message's properties. What was in the
 // log before this process is no append of its own.
 func (a *app) joinTrace(offset int64, v *message.View) {
-	if offset < a.recovery.End {
+	if offset < a.recovery.End || time.Since(time.UnixMilli(v.StoreTimestamp)) > traceAge {
 		return
 	}
 	parent, ok := v.Property(message.PropertyTraceParent)

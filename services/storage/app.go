@@ -223,7 +223,7 @@ func (a *app) openQueues() error {
 	}
 	a.env.Defer("consumequeue", func(error) error { return a.queues.Close() })
 	a.dispatch, err = dispatch.New(dispatch.Options{
-		DelayLevels: c.levels, ForeignFiles: c.Master.Legacy, Observe: a.joinTrace,
+		DelayLevels: c.levels, ForeignFiles: c.Master.Legacy, Observe: a.observer(),
 		Bad: func(offset, next int64) { a.damage.Record(damage.ByDispatch, offset, next) },
 		Log: a.env.Logger, Meter: a.env.MeterProvider.Meter(scope + "dispatch"),
 	}, a.log, a.queues)

@@ -6,12 +6,15 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tandemlog/tandem/pkg/client"
 	"github.com/tandemlog/tandem/pkg/service/servicetest"
 	"github.com/tandemlog/tandem/pkg/telemetry"
+	"github.com/tandemlog/tandem/services/storage/internal/commitlog"
+	"github.com/tandemlog/tandem/services/storage/internal/message"
 )
 
 // span is a span as the stdout exporter writes it.
@@ -147,4 +150,20 @@ func TestASyncPutIsOneTrace(t *testing.T) {
 		}
 	}
 	same(t, g[0], g[1])
+}
+
+// TestTracesThatNobodyCollectsCostNothing: neither a slave without an exporter nor one that catches up with what is long past makes
+// anything of the trace contexts in the messages.
+func TestTracesThatNobodyCollectsCostNothing(t *testing.T) {
+	a := &app{cfg: &Config{}, recovery: &commitlog.Recovery{}}
+	a.cfg.Telemetry.Exporter = telemetry.None
+	if a.observer() != nil {
+		t.Error("records are looked at although no traces are collected")
+	}
+	a.cfg.Telemetry.Exporter = telemetry.OTLP
+	props := message.AppendProperty(nil, message.PropertyTraceParent, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	old := &message.View{Properties: props, StoreTimestamp: time.Now().Add(-2 * traceAge).UnixMilli()}
+	if n := testing.AllocsPerRun(10, func() { a.observer()(0, old) }); n != 0 {
+		t.Errorf("%v allocations for a message of long ago", n)
+	}
 }
