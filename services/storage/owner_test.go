@@ -54,6 +54,7 @@ func TestAFolderOfAnotherBroker(t *testing.T) {
 		}
 	}
 	n.start().awaitOpen()
+	n.awaitEnd(first.GetOffset() + int64(first.GetSize()))
 	r, err := n.message().GetByOffset(t.Context(), &storagev1.GetByOffsetRequest{Offset: first.GetOffset()})
 	if body := r.GetMessage().GetMessage().GetBody(); err != nil || string(body) != "the first" {
 		t.Errorf("read %q, %v", body, err)
