@@ -3,13 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"path/filepath"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/service"
+	"github.com/tandemlog/tandem/pkg/service/checkargs"
 	"github.com/tandemlog/tandem/pkg/vfs"
 	"github.com/tandemlog/tandem/services/configsync/internal/registry/disk"
 	"github.com/tandemlog/tandem/services/configsync/internal/table/entry"
@@ -19,7 +19,7 @@ import (
 // no table.
 func checkCommand() service.Command[Config] {
 	return service.Command[Config]{
-		Name: "check", Args: "[-json] [DIR]",
+		Name: "check", Args: checkargs.Usage,
 		Summary: "check the tables of a stopped config sync node or RocketMQ broker (default: storePathRootDir); changes nothing",
 		Run: func(_ context.Context, c *Config, args []string, out io.Writer) error {
 			return runCheck(vfs.OS(), c.StorePathRootDir, args, out)
@@ -33,20 +33,14 @@ var errDamaged = errdefs.New(errdefs.DataLoss, "DAMAGED", "tables are broken").
 var errNoTables = errdefs.New(errdefs.InvalidArgument, "NO_TABLES", "the folder holds no tables").
 	WithRemedy("name the folder that has config/ in it (storePathRootDir); that of a node that never ran has none yet")
 
+const checkUsage = `Checks the tables in DIR (default: storePathRootDir) of a stopped config sync node or RocketMQ broker and changes nothing.
+-json writes one JSON object a line. Exit code: 0 whole; 1 broken; 2 the command line is wrong, or DIR holds no tables.`
+
 // runCheck checks the folder that args name.
 func runCheck(fsys vfs.FS, dir string, args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("check", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	asJSON := flags.Bool("json", false, "one JSON object a line")
-	if err := flags.Parse(args); err != nil {
-		return errdefs.Invalid("check", "%v; usage: configsync check [-json] [DIR]", err)
-	}
-	switch flags.NArg() {
-	case 0:
-	case 1:
-		dir = flags.Arg(0)
-	default:
-		return errdefs.Invalid("check", "takes one folder, not %d; usage: configsync check [-json] [DIR]", flags.NArg())
+	dir, asJSON, err := checkargs.Read("configsync", checkUsage, dir, args, out)
+	if err != nil {
+		return err
 	}
 	if info, err := fsys.Stat(dir); err != nil || !info.Dir {
 		return errdefs.Invalid("check", "%s is no folder that can be read", dir)
@@ -70,7 +64,7 @@ func runCheck(fsys vfs.FS, dir string, args []string, out io.Writer) error {
 		return errNoTables.With("folder", dir)
 	}
 	for i := range found {
-		if err := report(out, *asJSON, &found[i]); err != nil {
+		if err := report(out, asJSON, &found[i]); err != nil {
 			return err
 		}
 	}

@@ -38,7 +38,7 @@ func atMost(n float64) goal {
 	return goal{fmt.Sprintf("<= %g", n), func(v float64) bool { return v <= n }}
 }
 
-// rows are all lines. The numbers in front are those of the project's list of goals; more than one line may share one.
+// rows are all lines. The numbers in front group them; more than one line may share one.
 func rows() []row {
 	const (
 		limit, ping              = "plain stream", "ping-pong"

@@ -6,8 +6,7 @@ type Fault struct {
 	Plant func(*Core)
 }
 
-// Faults lists them, each as somebody has built it: see section 11 of the facts about DLedger and the E and P rows of the
-// list of bugs.
+// Faults lists them, each as somebody has built it: in DLedger, or in another implementation of Raft.
 func Faults() []Fault {
 	set := func(name string, of func(*faults) *bool) Fault {
 		return Fault{Name: name, Plant: func(c *Core) { *of(&c.faults) = true }}

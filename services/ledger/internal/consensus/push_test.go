@@ -321,7 +321,7 @@ func TestT23_TruncateBelowCommitIsRefused(t *testing.T) {
 }
 
 func TestT23_LateTruncateOfTheSameLeader(t *testing.T) {
-	// Section 11, row 5: what the leader of this term is known to have is not cut, whatever comes late.
+	// What the leader of this term is known to have is not cut, whatever comes late.
 	b := newBench(t, testConfig("a", 3), raft.HardState{Term: 2, Voter: true}, runs(1, 1, 2, 2), 0)
 	order := raft.Message{Type: raft.Truncate, From: "b", Term: 3, Index: 1, LogTerm: 1, Nonce: b.c.incarnation}
 	b.want("truncate", b.step(order), raft.OK)

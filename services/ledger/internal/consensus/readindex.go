@@ -3,7 +3,7 @@ package consensus
 import "github.com/tandemlog/tandem/services/ledger/internal/consensus/raft"
 
 // reads are the linearizable reads that wait on a leader. DLedger has none: its get answers from whatever the leader
-// holds, committed or not (spec section 11, row 7).
+// holds, committed or not.
 type reads struct {
 	round   uint64 // of heartbeats, in this leadership
 	waiting []read

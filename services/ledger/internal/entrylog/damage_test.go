@@ -274,7 +274,7 @@ func rewrite(t *testing.T, name string, change func([]byte) []byte) {
 	}
 }
 
-// TestStoresThatJavaMisreads are cases of spec section 12 in which DLedger discards, resurrects or misreads entries.
+// TestStoresThatJavaMisreads are cases in which DLedger discards, resurrects or misreads entries.
 func TestStoresThatJavaMisreads(t *testing.T) {
 	data := func(root string, n int64) string { return filepath.Join(root, "data", mappedfile.Name(n*65536)) }
 	flip := func(root string, n, at int64) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// ruleCase is one rule of the design, a shortest history that breaks a property without it, and, where such histories are
+// ruleCase is one rule, a shortest history that breaks a property without it, and, where such histories are
 // common, how many seeds the walks need at most to find one; the rarer ones are looked for in a soak.
 type ruleCase struct {
 	name   string

@@ -609,7 +609,7 @@ func parseTrace(text string) (tr []simAct) {
 	return tr
 }
 
-// randomAct draws an event with the weights of the design's model, most often for a node that it can happen to.
+// randomAct draws an event with weights, most often for a node that it can happen to.
 func (s *simState) randomAct(r *rand.Rand) simAct {
 	a := s.c.draw(r)
 	for k := 0; k < s.c.nodes && !s.suits(a); k++ {

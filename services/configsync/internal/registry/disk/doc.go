@@ -1,5 +1,5 @@
 // Package disk keeps one table on the disk: RocketMQ's JSON file, its backup, and the journal of what has changed since.
-// ../FORMAT.md has the bytes of the journal's records.
+// FORMAT.md has the bytes of the journal's records.
 //
 //	Record ──▶ journal segment n          Due ─▶ Begin: segment n+1, whose base is t
 //	                                              WriteTemp: t as JSON, synced (changes are recorded meanwhile)

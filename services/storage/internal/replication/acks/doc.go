@@ -1,4 +1,4 @@
-// Package acks counts which slaves have which offset of the log. Its Tracker is the AckTracker of the design and stands where
+// Package acks counts which slaves have which offset of the log. Its Tracker stands where
 // RocketMQ has GroupTransferService, push2SlaveMaxOffset and the scan over HAConnections.
 //
 //	Report(member, offset) ─▶ per member: ack ─▶ best per slave, sorted ─▶ Acked(1) >= Acked(2) >= ... ~> waiters
