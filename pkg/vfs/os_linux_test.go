@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -86,7 +87,7 @@ func TestLockAndAPosixLockExcludeEachOther(t *testing.T) {
 func TestFullDevice(t *testing.T) {
 	f, err := vfs.OS().OpenFile("/dev/full", os.O_RDWR, 0)
 	if err != nil {
-		t.Skip(err)
+		t.Skipf("this machine has no /dev/full, the device that is always full; memfs plays full disks everywhere: %v", err)
 	}
 	defer f.Close()
 	if _, err := f.WriteAt([]byte("x"), 0); !errors.Is(err, vfs.ErrNoSpace) || !errors.Is(err, unix.ENOSPC) {
@@ -101,8 +102,8 @@ func TestFullDevice(t *testing.T) {
 func small(t *testing.T, size int64, test func(t *testing.T, d disk)) {
 	t.Run("os", func(t *testing.T) {
 		dir := t.TempDir()
-		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size="+itoa(size)); err != nil {
-			t.Skipf("no tmpfs: %v", err)
+		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size="+strconv.FormatInt(size, 10)); err != nil {
+			t.Skipf("a small disk needs the right to mount a tmpfs; the same test runs on memfs: %v", err)
 		}
 		t.Cleanup(func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 		test(t, disk{vfs.OS(), dir})
@@ -112,14 +113,6 @@ func small(t *testing.T, size int64, test func(t *testing.T, d disk)) {
 		m.SetQuota(size)
 		test(t, disk{m, "/"})
 	})
-}
-
-func itoa(n int64) string {
-	var b []byte
-	for ; n > 0; n /= 10 {
-		b = append([]byte{byte('0' + n%10)}, b...)
-	}
-	return string(b)
 }
 
 func TestT12_AFullDiskIsAnError(t *testing.T) {

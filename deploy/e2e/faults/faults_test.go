@@ -1,12 +1,14 @@
 package faults
 
 import (
+	"bufio"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -165,38 +167,46 @@ func TestLinkDelays(t *testing.T) {
 	}
 }
 
-// script makes a program of it and a Process of that.
-func script(t *testing.T, text string) *Process {
+// script makes a program of it and a Process of that. What the program writes to "$UP" comes out of up.
+func script(t *testing.T, text string) (p *Process, up *os.File) {
 	t.Helper()
 	dir := t.TempDir()
-	bin := filepath.Join(dir, "program")
-	if err := os.WriteFile(bin, []byte("#!/bin/sh\n"+text), 0o700); err != nil {
+	bin, pipe := filepath.Join(dir, "program"), filepath.Join(dir, "up")
+	if err := os.WriteFile(bin, []byte("#!/bin/sh\nUP="+pipe+"\n"+text), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	p := &Process{Name: "n0", Bin: bin, Config: filepath.Join(dir, "config"), Log: filepath.Join(dir, "log")}
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	up, err := os.OpenFile(pipe, os.O_RDWR, 0) // also for writing, so that neither end waits for the other to open
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = up.Close() })
+	p = &Process{Name: "n0", Bin: bin, Config: filepath.Join(dir, "config"), Log: filepath.Join(dir, "log")}
 	t.Cleanup(p.Kill)
-	return p
+	return p, up
 }
 
-// await waits for a line of the log.
-func (p *Process) await(t *testing.T, text string) {
+// await waits for the line that a program writes when it runs.
+func await(t *testing.T, up *os.File, want string) {
 	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if b, err := os.ReadFile(p.Log); err == nil && strings.Contains(string(b), text) {
-			return
-		}
+	if err := up.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
 	}
-	t.Fatalf("%q is never in the log", text)
+	if line, err := bufio.NewReader(up).ReadString('\n'); err != nil || line != want+"\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
 }
 
 func TestProcess(t *testing.T) {
-	p := script(t, "trap 'exit 0' TERM\necho started $2\nwhile :; do sleep 0.01; done\n")
+	p, up := script(t, "trap 'exit 0' TERM\necho started $2 >$UP\nwhile :; do sleep 0.01; done\n")
 	for range 2 { // the second one is there already
 		if err := p.Start(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	p.await(t, "started "+p.Config)
+	await(t, up, "started "+p.Config)
 	if err := p.Terminate(patience); err != nil {
 		t.Error(err)
 	}
@@ -214,7 +224,7 @@ func TestProcess(t *testing.T) {
 }
 
 func TestProcessThatEndsByItself(t *testing.T) {
-	p := script(t, "echo last words\nexit 3\n")
+	p, _ := script(t, "echo last words\nexit 3\n")
 	p.Excuse(true)
 	end := func() {
 		t.Helper()
@@ -232,11 +242,11 @@ func TestProcessThatEndsByItself(t *testing.T) {
 	if err := p.Death(); err == nil || !strings.Contains(err.Error(), "n0 ended by itself (exit status 3)") || !strings.Contains(err.Error(), p.Log) {
 		t.Errorf("%v", err)
 	}
-	stubborn := script(t, "trap 'exit 7' TERM\necho started\nwhile :; do sleep 0.01; done\n")
+	stubborn, up := script(t, "trap 'exit 7' TERM\necho started >$UP\nwhile :; do sleep 0.01; done\n")
 	if err := stubborn.Start(); err != nil {
 		t.Fatal(err)
 	}
-	stubborn.await(t, "started")
+	await(t, up, "started")
 	if err := stubborn.Terminate(patience); err == nil || !strings.Contains(err.Error(), "exits with 7") {
 		t.Errorf("%v", err)
 	}

@@ -41,7 +41,7 @@ func (f fault) carryOut(ctx context.Context, c *cluster, count func(string)) {
 	case usurp:
 		c.nodes[leader].Freeze(true)
 		wait, cancel := context.WithTimeout(ctx, 4*c.most)
-		_, _, _ = c.awaitLeader(wait, term) // or nobody could be elected for now
+		_, _, _ = c.awaitLeader(wait, term) // or nobody can be elected while other faults last
 		cancel()
 		pause(ctx, f.lasts/4)
 		c.nodes[leader].Freeze(false)

@@ -20,7 +20,7 @@ var (
 // TestSimulation plays seeds and wants no promise broken. More seeds: go test -run TestSimulation -args -sim.seeds=5000.
 func TestSimulation(t *testing.T) {
 	if *seed != 0 {
-		t.Skip("-sim.seed is played by TestReplay")
+		t.Skip("-sim.seed names one seed, which TestReplay plays")
 	}
 	for _, n := range []int{3, 5} {
 		t.Run(strconv.Itoa(n)+" nodes", func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestSimulation(t *testing.T) {
 // TestReplay plays the seed of -sim.seed again, which a failure has printed.
 func TestReplay(t *testing.T) {
 	if *seed == 0 {
-		t.Skip("no -sim.seed")
+		t.Skip("plays one seed again, and -sim.seed names none")
 	}
 	o := simtest.Options{Seed: *seed, Nodes: *nodes, Trace: true}
 	if *keep != "" {
