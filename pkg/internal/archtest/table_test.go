@@ -67,7 +67,7 @@ func table() map[string]string {
 		"services/storage/internal/role/change":            "epoch watermark role/peers",
 		"services/storage/internal/role/feed":              "epoch watermark",
 		"services/storage/internal/role/peers":             "epoch",
-		"services/storage/internal/role/slave":             "epoch watermark role/peers role/sums",
+		"services/storage/internal/role/slave":             "epoch watermark role/feed role/peers role/sums",
 		"services/storage/internal/role/saved":             "epoch durable vfs",
 		"services/storage/internal/role/sums":              "epoch",
 		"services/storage/internal/consumequeue":           "mappedfile durable watermark vfs consumequeue/queuefile consumequeue/summary consumequeue/unit",

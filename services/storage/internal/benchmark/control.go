@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"math"
 	"net"
 	"sync"
 	"time"
@@ -44,7 +43,7 @@ func serveControl(ctx context.Context, ln net.Listener, log feed.Log) error {
 // follow lets readers of a slave's log see what the master's control stream at addr says, until ctx ends; without an addr
 // all that is written. The first answer has come when it returns.
 func (n *node) follow(ctx context.Context, addr string, running *sync.WaitGroup) error {
-	learned := watermark.New(math.MaxInt64)
+	learned := watermark.New(watermark.Max)
 	if addr != "" {
 		d, err := grpcx.NewDialer(grpcx.ClientOptions{})
 		if err != nil {
@@ -67,22 +66,6 @@ func (n *node) follow(ctx context.Context, addr string, running *sync.WaitGroup)
 			}
 		})
 	}
-	running.Go(func() { n.raiseReadable(ctx, learned) })
+	running.Go(func() { feed.Apply(ctx, n.log, learned) })
 	return nil
-}
-
-// raiseReadable does what the role does on a slave.
-func (n *node) raiseReadable(ctx context.Context, learned *watermark.Mark) {
-	written := n.log.Written()
-	for {
-		l, w := learned.Load(), written.Load()
-		n.log.SetReadable(min(l, w))
-		mark, at := learned, l
-		if w < l {
-			mark, at = written, w
-		}
-		if mark.Wait(ctx, at+1) != nil {
-			return
-		}
-	}
 }

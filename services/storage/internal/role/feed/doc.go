@@ -1,5 +1,5 @@
-// Package feed is the upstream's side of a control stream behind its first answer: it tells a slave how far the upstream's log
-// goes and how much of it readers may see, and at last why the link ends.
+// Package feed is the control stream between an upstream and its slave behind the first answer. Tell, the upstream's side, says how far
+// its log goes and how much of it readers may see, and at last why the link ends; Apply, the slave's, lets readers see that much.
 //
 // What this package does not do: it admits nobody and ends no link (package role does).
 package feed

@@ -70,3 +70,26 @@ func farewell(ctx context.Context, log Log, send func(epoch.FollowAnswer) error)
 		Readable: log.Readable().Load(), End: log.End(),
 	})
 }
+
+// Follower is a slave's log: what it has, and what its readers may see.
+type Follower interface {
+	Written() *watermark.Mark
+	SetReadable(offset int64)
+}
+
+// Apply raises what a slave's readers may see to what the upstream has told, as far as the log reaches, until ctx ends or learned is
+// at its end, which is "all".
+func Apply(ctx context.Context, log Follower, learned *watermark.Mark) {
+	written := log.Written()
+	for {
+		l, w := learned.Load(), written.Load()
+		log.SetReadable(min(l, w))
+		mark, at := learned, l
+		if w < l {
+			mark, at = written, w
+		}
+		if at == watermark.Max || mark.Wait(ctx, at+1) != nil {
+			return
+		}
+	}
+}

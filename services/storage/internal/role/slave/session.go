@@ -9,6 +9,7 @@ import (
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/watermark"
 	"github.com/tandemlog/tandem/services/storage/internal/epoch"
+	"github.com/tandemlog/tandem/services/storage/internal/role/feed"
 	"github.com/tandemlog/tandem/services/storage/internal/role/peers"
 )
 
@@ -206,7 +207,7 @@ func (s *Slave) stream(ctx context.Context, addr string, fs peers.FollowStream, 
 		})
 	}
 	return s.run(ctx, args,
-		func(ctx context.Context) { s.applyReadable(ctx, learned) },
+		func(ctx context.Context) { feed.Apply(ctx, s.log, learned) },
 		func(ctx context.Context) { s.becomeWhole(ctx, p.Next, p.Want) },
 		s.watchStall)
 }

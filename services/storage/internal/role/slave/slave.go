@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math"
 	"time"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/watermark"
 	"github.com/tandemlog/tandem/services/storage/internal/epoch"
+	"github.com/tandemlog/tandem/services/storage/internal/role/feed"
 )
 
 // lasting is how long a link has to hold for the next pause to be short again.
@@ -112,22 +112,6 @@ func (s *Slave) Copy(ctx context.Context, addr string, nodeID int64) error {
 	return err
 }
 
-// applyReadable raises Readable to what the upstream has told, as far as the log reaches.
-func (s *Slave) applyReadable(ctx context.Context, learned *watermark.Mark) {
-	written := s.log.Written()
-	for {
-		l, w := learned.Load(), written.Load()
-		s.log.SetReadable(min(l, w))
-		mark, at := learned, l
-		if w < l {
-			mark, at = written, w
-		}
-		if at == math.MaxInt64 || mark.Wait(ctx, at+1) != nil {
-			return
-		}
-	}
-}
-
 // becomeWhole waits until the log holds, on the disk, all that an open master had at Follow.
 func (s *Slave) becomeWhole(ctx context.Context, l epoch.Lineage, want int64) {
 	if want < 0 || l.Whole() || s.log.Written().Wait(ctx, want) != nil {
@@ -167,8 +151,8 @@ func (s *Slave) followLegacy(ctx context.Context) error {
 		args.EmptyReport = 1
 	}
 	s.linkUp(s.o.MasterAddress, epoch.FollowAnswer{End: s.log.End()})
-	learned := watermark.New(math.MaxInt64)
-	return s.run(ctx, args, func(ctx context.Context) { s.applyReadable(ctx, learned) })
+	learned := watermark.New(watermark.Max)
+	return s.run(ctx, args, func(ctx context.Context) { feed.Apply(ctx, s.log, learned) })
 }
 
 func (s *Slave) linkUp(addr string, a epoch.FollowAnswer) {
