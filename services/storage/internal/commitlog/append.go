@@ -68,6 +68,7 @@ func (l *Log) append(b *Batch, total int64) (Appended, error) {
 	}
 	l.askAhead()
 	a := Appended{Offset: l.end, Next: l.end + total, StoreTimestamp: l.stamp(b.Now)}
+	l.pages.Use(l.tail, a.Offset-l.tail.Start(), total, a.StoreTimestamp)
 	if b.Cursor != nil {
 		a.QueueOffset = b.Cursor.next
 	}
@@ -184,7 +185,7 @@ func (l *Log) askAhead() {
 }
 
 func (l *Log) setTail(f *mappedfile.File, store []byte) {
-	l.tail, l.store, l.asked = f, store, false
+	l.tail, l.store, l.asked, l.pages = f, store, false, mappedfile.Pages{}
 	l.tailEnd.Store(f.End())
 }
 

@@ -43,6 +43,7 @@ type Log struct {
 	tail      *mappedfile.File // the file that holds end; nil until it is needed
 	store     []byte           // its memory for stores; nil until an append needs it, and with SyncFlush
 	asked     bool             // the successor of tail was asked for
+	pages     mappedfile.Pages // of store
 	lastStamp int64            // store timestamp of the last record, ms; 0: not known
 	pieces    [][]byte         // of AppendRaw, reused
 	abort     bool             // the abort file is there
@@ -153,11 +154,8 @@ func (l *Log) usable() error {
 	return nil
 }
 
-// CheckpointView reads the checkpoint and sets what others know. Run and Close save it.
-type CheckpointView = checkpoint.View
-
-// Checkpoint returns the view.
-func (l *Log) Checkpoint() CheckpointView { return checkpoint.NewView(l.cp) }
+// Checkpoint returns what reads the checkpoint and sets what others know. Run and Close save it.
+func (l *Log) Checkpoint() checkpoint.View { return checkpoint.NewView(l.cp) }
 
 // SetAhead says whether the file behind the one in use is made before it is needed. Run does it, after the first append.
 func (l *Log) SetAhead(on bool) { l.ahead.Store(on) }

@@ -14,9 +14,9 @@ import (
 )
 
 var (
-	_ dispatch.Log            = (*commitlog.Log)(nil)
-	_ dispatch.Queues         = (*consumequeue.Set)(nil)
-	_ consumequeue.Checkpoint = commitlog.CheckpointView{}
+	_ dispatch.Log    = (*commitlog.Log)(nil)
+	_ dispatch.Queues = (*consumequeue.Set)(nil)
+	_                 = func(l *commitlog.Log) consumequeue.Checkpoint { return l.Checkpoint() }
 )
 
 // TestRocketMQsFolderThroughTheLog opens the folder as the service does.
