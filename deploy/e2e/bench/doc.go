@@ -28,7 +28,6 @@
 //	Redis       SET and WAIT 1. A connection that waits takes no further command, so that c under way are c connections; beside
 //	            that, as the most that one connection can do, c SETs before one WAIT, again and again
 //	RocketMQ    5.3.3 with inSyncReplicas=2, else it waits for no slave; its own client, in a JVM of its own, with a thread for
-//	            each caller; all JVMs with the default collector and compiler, warm
 //	            each caller; all JVMs with the default collector and compiler, warm. Its log files have the size of the product's,
 //	            256 MiB: with files of 256 KiB, which tests like, it would be three times slower
 //
@@ -43,6 +42,10 @@
 // All goes over loopback, with the same congestion control for product and limits. The second table has the numbers behind the
 // ratios and what they cost all processes in CPU, which says more than a rate on a machine that others use too. -profile keeps
 // the profiles of the first round, of this process and of storages too.
+//
+// On two CPUs that all processes share, Linux' fair scheduler often wakes a thread on the CPU of its waker while the other is idle:
+// of puts at c = 512 that idle time is a fifth (`perf sched timehist`). `chrt -r 1 go run ./deploy/e2e/bench` measures all sides
+// without it.
 //
 // A new row is a line in rows.go, what it measures one in probes.go.
 package main
