@@ -57,6 +57,8 @@ func (l roleLog) Rollback(to, epoch, keep int64) error {
 
 func (l roleLog) RecordStart(offset int64) (int64, error) { return l.dispatch.RecordStart(offset) }
 
+func (l roleLog) Ready() error { return l.dispatch.Ready() }
+
 func (l roleLog) Truncate(to int64) error {
 	if err := l.Log.Truncate(to); err != nil {
 		return err

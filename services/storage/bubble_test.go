@@ -278,6 +278,8 @@ func (l bubbleLog) Rollback(to, epoch, keep int64) error {
 	return err
 }
 
+func (l bubbleLog) Ready() error { return l.p.dispatch.Ready() }
+
 func (l bubbleLog) RecordStart(offset int64) (int64, error) { return l.p.dispatch.RecordStart(offset) }
 
 func (l bubbleLog) Truncate(to int64) error {

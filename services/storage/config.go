@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/tandemlog/tandem/pkg/peercert"
 	"github.com/tandemlog/tandem/pkg/service"
 	"github.com/tandemlog/tandem/services/storage/internal/message"
+	"github.com/tandemlog/tandem/services/storage/internal/replication/acks"
 )
 
 // Config is the whole configuration of a storage. Names follow RocketMQ's where there is one. The zero file runs: loopback,
@@ -269,7 +271,7 @@ func (c *Config) checkFiles() error {
 		low, top int64
 		zero     bool
 	}{
-		{"mappedFileSizeCommitLog", c.MappedFileSizeCommitLog, 4 << 10, 16 << 30, true},
+		{"mappedFileSizeCommitLog", c.MappedFileSizeCommitLog, 4 << 10, math.MaxInt32, true}, // a blank record must be able to close it
 		{"mappedFileSizeConsumeQueue", c.MappedFileSizeConsumeQueue, 20, 1 << 30, true},
 		{"maxMessageSize", c.MaxMessageSize, 1, 64 << 20, false},
 		{"haTransferBatchSize", c.HATransferBatchSize, 1 << 10, 4<<20 - 12, false},
@@ -354,13 +356,15 @@ func (c *Config) checkPeers() error {
 	if err := c.checkMasterRole(); err != nil {
 		return err
 	}
-	if c.HA.MaxSlaves < 1 || c.HA.MaxSlaves > 256 {
-		return errdefs.Invalid("ha.maxSlaves", "%d is not within 1 and 256", c.HA.MaxSlaves)
+	if c.HA.MaxSlaves < 1 || c.HA.MaxSlaves > acks.MaxSlaves {
+		return errdefs.Invalid("ha.maxSlaves", "%d is not within 1 and %d", c.HA.MaxSlaves, acks.MaxSlaves)
 	}
 	others := max(len(c.HA.Peers)-1, 0)
 	switch {
 	case c.HA.Required < 1:
 		return errdefs.Invalid("ha.required", "%d is below 1", c.HA.Required)
+	case c.HA.Required > c.HA.MaxSlaves:
+		return errdefs.Invalid("ha.required", "%d slaves cannot confirm: ha.maxSlaves lets %d follow", c.HA.Required, c.HA.MaxSlaves)
 	case others > 0 && c.HA.Required > others:
 		return errdefs.Invalid("ha.required", "%d slaves cannot confirm: ha.peers names %d beside this node", c.HA.Required, others)
 	}

@@ -97,7 +97,7 @@ func (l *Log) cut(c cut.Cut) error {
 		if k.To != l.end || !c.Reset && k.From != c.To {
 			return ErrNotKept.With("kept_from", k.From).With("kept_to", k.To).With("to", c.To).With("end", l.end)
 		}
-		c.Keep, c.KeepFrom = k.Name, k.From
+		c.Keep, c.KeepFrom, l.kept = k.Name, k.From, nil // should this cut not come about, the next one keeps anew
 	}
 	l.makeMu.Lock()
 	defer l.makeMu.Unlock()
@@ -122,7 +122,7 @@ func (l *Log) cut(c cut.Cut) error {
 		return l.fail(err)
 	}
 	l.own.Store(min(l.own.Load(), c.To))
-	l.end, l.tail, l.store, l.lastStamp, l.made, l.kept = c.To, nil, nil, 0, -1, nil
+	l.end, l.tail, l.store, l.lastStamp, l.made = c.To, nil, nil, 0, -1
 	return nil
 }
 

@@ -3,11 +3,13 @@ package commitlog_test
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/tandemlog/tandem/pkg/durable"
 	"github.com/tandemlog/tandem/pkg/mappedfile"
+	"github.com/tandemlog/tandem/pkg/vfs"
 	"github.com/tandemlog/tandem/pkg/vfs/memfs"
 	"github.com/tandemlog/tandem/pkg/watermark"
 	"github.com/tandemlog/tandem/services/storage/internal/commitlog"
@@ -62,6 +64,26 @@ func TestRollbackBounds(t *testing.T) {
 	none, err := l.Rollback(l.End(), 3, 0)
 	if err != nil || none.Bytes != 0 {
 		t.Errorf("nothing to keep: %+v %v", none, err)
+	}
+}
+
+// TestAKeptRangeBelongsToOneTry: a cut that had no room is given up, and the node opens with what it has. It may cut a half record then.
+func TestAKeptRangeBelongsToOneTry(t *testing.T) {
+	fsys, l, full, ends := prepared(t)
+	defer closeLog(t, l, true)
+	if _, err := l.Rollback(ends[len(ends)-3], 1, int64(len(full))); err != nil {
+		t.Fatal(err)
+	}
+	fsys.SetHook(func(op memfs.Op) memfs.Action {
+		if op.Kind.Mutates() && strings.Contains(op.Name, "tandem/cut") {
+			return memfs.FailBefore(vfs.ErrNoSpace)
+		}
+		return memfs.Proceed
+	})
+	mustIs(t, l.Truncate(ends[len(ends)-3]), vfs.ErrNoSpace)
+	fsys.SetHook(nil)
+	if err := l.Truncate(ends[len(ends)-2]); err != nil || l.End() != ends[len(ends)-2] {
+		t.Errorf("end %d: %v", l.End(), err)
 	}
 }
 

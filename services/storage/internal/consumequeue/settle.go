@@ -141,13 +141,11 @@ func (s *Set) Truncate(offset int64) error {
 	if err != nil {
 		return err
 	}
-	lowered := s.dispatched > offset
+	lowered := max(s.dispatched, s.saved) > offset // saved alone: the one before could not be saved
 	if len(cuts) == 0 && !lowered {
 		return nil
 	}
-	if lowered {
-		s.dispatched = offset
-	}
+	s.dispatched = min(s.dispatched, offset)
 	s.resume = min(s.resume, offset)
 	if err := s.syncAll(s.takeDirty()); err != nil { // the summary claims what stays
 		return s.fail(err)

@@ -99,6 +99,7 @@ type Dispatcher struct {
 	places    int64 // damaged places and unfit messages met so far
 	reported  int64 // the last log offset about which something was reported
 	interrupt func()
+	owed      func() error // what the queues owe to a cut of the log
 
 	markMu sync.Mutex
 	mark   *watermark.Mark
@@ -211,10 +212,8 @@ func (d *Dispatcher) advance(ctx context.Context, to int64) (need int64, err err
 func (d *Dispatcher) stretch(to int64) (need int64, more bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.begun {
-		if err := d.begin(); err != nil {
-			return 0, false, err
-		}
+	if err := d.ready(); err != nil {
+		return 0, false, err
 	}
 	need, err = d.step(to)
 	if err == nil && (need > to || d.gathered >= maxGathered) {
@@ -272,22 +271,60 @@ func (d *Dispatcher) begin() error {
 	return nil
 }
 
-// Truncated cuts the queues after the log was cut at the log offset to and before anything is appended to it again. On
-// return the cut is durable.
-func (d *Dispatcher) Truncated(to int64) error {
+// Ready makes good for what could not be done when the log was cut or when its queues were opened: until it returns nil nothing may be
+// appended that another node has made, as the queues would take it for what stood there before.
+func (d *Dispatcher) Ready() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	to, err := d.boundary(to)
-	if err != nil {
+	return d.ready()
+}
+
+func (d *Dispatcher) ready() error {
+	if err := d.pay(); err != nil || d.begun {
 		return err
 	}
-	if err := d.queues.Truncate(to); err != nil {
-		return fmt.Errorf("cut queues at %d: %w", to, err)
+	return d.begin()
+}
+
+// owes has the queues follow a cut of the log, at once or, after an error, later.
+func (d *Dispatcher) owes(follow func() error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.owed = follow
+	err := d.pay()
+	if err != nil {
+		d.interrupt() // Run tries again
 	}
-	if d.begun {
-		d.moveTo(min(d.done, to))
+	return err
+}
+
+func (d *Dispatcher) pay() error {
+	if d.owed == nil {
+		return nil
 	}
+	if err := d.owed(); err != nil {
+		return err
+	}
+	d.owed = nil
 	return nil
+}
+
+// Truncated cuts the queues after the log was cut at the log offset to and before anything is appended to it again. On
+// return the cut is durable; after an error Ready does it.
+func (d *Dispatcher) Truncated(to int64) error {
+	return d.owes(func() error {
+		to, err := d.boundary(min(to, d.log.Written().Load())) // less: the log was cut once more since
+		if err != nil {
+			return err
+		}
+		if err := d.queues.Truncate(to); err != nil {
+			return fmt.Errorf("cut queues at %d: %w", to, err)
+		}
+		if d.begun {
+			d.moveTo(min(d.done, to))
+		}
+		return nil
+	})
 }
 
 // RecordStart returns the last log offset at or below offset at which a record begins or the last one ends.
@@ -297,19 +334,19 @@ func (d *Dispatcher) RecordStart(offset int64) (int64, error) {
 	return d.boundary(offset)
 }
 
-// Reset removes all queues after the log was emptied; the next record will be at the log offset start.
+// Reset removes all queues after the log was emptied; the next record will be at the log offset start. After an error Ready does it.
 func (d *Dispatcher) Reset(start int64) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.queues.Truncate(0); err != nil {
-		return fmt.Errorf("remove queues: %w", err)
-	}
-	if _, err := d.queues.Resume(start, start); err != nil {
-		return fmt.Errorf("resume queues: %w", err)
-	}
-	d.begun = true
-	d.moveTo(start)
-	return nil
+	return d.owes(func() error {
+		if err := d.queues.Truncate(0); err != nil {
+			return fmt.Errorf("remove queues: %w", err)
+		}
+		if _, err := d.queues.Resume(start, start); err != nil {
+			return fmt.Errorf("resume queues: %w", err)
+		}
+		d.begun = true
+		d.moveTo(start)
+		return nil
+	})
 }
 
 // moveTo goes on from another offset. d.mu is held.

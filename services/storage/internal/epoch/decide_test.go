@@ -90,7 +90,7 @@ func TestDecidePromise(t *testing.T) {
 		{"another candidate, equal", starting, Promise{5, 5}, false, false, false, false},
 		{"another candidate, higher", starting, Promise{6, 6}, true, true, true, true},
 	} {
-		d := DecidePromise(tc.l, tc.p)
+		d := DecidePromise(tc.l, tc.p, nil)
 		if d.Promised != tc.promised || d.StepDown != tc.down || d.DropLinks != tc.links || d.Changed != tc.changed {
 			t.Errorf("%s: %+v", tc.name, d)
 		}
@@ -288,6 +288,10 @@ func TestBooted(t *testing.T) {
 			(got.Promise == Promise{}) != tc.wantForgetting {
 			t.Errorf("%s: %+v", tc.name, got)
 		}
+	}
+	l.SyncFlush, l.Boot = false, ""
+	if got := Booted(l, Boot{Role: RoleSyncMaster, End: 50}); !got.Unclean {
+		t.Error("without boot ids a crash counts as one of the process alone")
 	}
 	slave := Lineage{Role: RoleSlave, Promise: Promise{2, 2}}
 	if got := Booted(slave, Boot{Role: RoleSyncMaster, Clean: true}); got.Role != RoleSlave {

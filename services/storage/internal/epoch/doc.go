@@ -26,6 +26,9 @@
 // promised), Outranked, and Readable. What they return is data: the durable Lineage that has to be saved first, and what to do
 // after that.
 //
+// Numbers of epochs grow by one with each attempt of a promotion. One that lies farther than Farthest above all that a node and those whom it asks
+// know of is not believed: it would be the last one.
+//
 // In RocketMQ's controller mode EpochFileCache and its findConsistentPoint stand in this place, SyncStateSet and the
 // controller in that of promises.
 //

@@ -140,6 +140,9 @@ func misfit(u Upstream, r FollowRequest) (FollowAnswer, bool) {
 		return refuse(ReasonCycle, "node %d already follows node %d: let one of them follow the master", u.NodeID, r.NodeID), true
 	case r.First < 0 || r.End < r.First || r.Epochs.Check() != nil:
 		return refuse(ReasonBadRequest, "offsets or epochs of the request contradict themselves: check the slave's tandem/lineage file"), true
+	case tooFar(r.Known().Epoch, Top(u.Lineage, nil)):
+		return refuse(ReasonEpochTooFar, "the slave knows of epoch %d, the upstream of none above %d: look at the epochs of all nodes with `tandemctl status`, then promote one of those with the highest",
+			r.Known().Epoch, Top(u.Lineage, nil)), true
 	case r.FileSize != 0 && r.FileSize != u.FileSize:
 		return refuse(ReasonFileSize, "log files here have %d bytes, the slave's %d: rebuild the slave in an empty folder", u.FileSize, r.FileSize), true
 	}

@@ -80,7 +80,7 @@ type Boot struct {
 	Role Role
 	// Clean: the last stop was one (no abort file).
 	Clean bool
-	// ID of the machine's boot, and the flush mode from now on.
+	// ID of the machine's boot, "" where the machine tells none, and the flush mode from now on.
 	ID        string
 	SyncFlush bool
 	// First and End of the recovered log, bytes.
@@ -104,7 +104,7 @@ func NewLineage(b Boot) Lineage {
 func Booted(l Lineage, b Boot) Lineage {
 	if !b.Clean {
 		l.Open = false
-		if l.Boot != b.ID && !l.SyncFlush {
+		if (b.ID == "" || l.Boot != b.ID) && !l.SyncFlush {
 			l.Unclean = true
 		}
 	}

@@ -47,14 +47,14 @@ func (l List) Last() Promise {
 	return Promise{Epoch: e.Epoch, ID: e.ID}
 }
 
-// Check returns ErrBadList when numbers do not grow, starts fall or an id is missing.
+// Check returns ErrBadList when numbers do not grow or are beyond all bounds, starts fall or an id is missing.
 func (l List) Check() error {
 	if len(l) > maxEntries {
 		return ErrBadList.WithMsg("the epoch list has %d entries, at most %d are legal", len(l), maxEntries)
 	}
 	prev := Entry{}
 	for i, e := range l {
-		if e.Epoch <= prev.Epoch || e.Start < prev.Start || e.ID == 0 {
+		if e.Epoch <= prev.Epoch || e.Epoch > maxEpoch || e.Start < prev.Start || e.ID == 0 {
 			return ErrBadList.With("entry", i).With("epoch", e.Epoch).With("start", e.Start)
 		}
 		prev = e

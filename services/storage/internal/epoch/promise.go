@@ -26,6 +26,14 @@ type Heard struct {
 // Known returns the newest reign that the peer holds or has promised.
 func (h Heard) Known() Promise { return higher(h.Epochs.Last(), h.Promise) }
 
+// Check returns ErrBadList when the epochs contradict themselves or are beyond all bounds.
+func (h Heard) Check() error {
+	if h.Promise.Epoch < 0 || h.Promise.Epoch > maxEpoch {
+		return ErrBadList.With("promise", h.Promise.Epoch)
+	}
+	return h.Epochs.Check()
+}
+
 // PromiseDecision is what a node does about a PromiseRequest: save Next, then step down or drop the links, then answer.
 type PromiseDecision struct {
 	Promised bool
@@ -36,15 +44,22 @@ type PromiseDecision struct {
 	StepDown bool
 	// DropLinks: to its upstream and to its slaves.
 	DropLinks bool
+	// TooFar: nothing was promised, as nobody who was heard knows of an epoch near this one.
+	TooFar bool
 }
 
 // DecidePromise promises whatever is newer than all that the node has promised, held or been a candidate for, and again what
-// it has promised before.
-func DecidePromise(l Lineage, p Promise) PromiseDecision { return law(0).decidePromise(l, p) }
+// it has promised before. What lies too far above that it believes only where one of heard, which may be nil, knows of it.
+func DecidePromise(l Lineage, p Promise, heard []Heard) PromiseDecision {
+	return law(0).decidePromise(l, p, heard)
+}
 
-func (w law) decidePromise(l Lineage, p Promise) PromiseDecision {
+func (w law) decidePromise(l Lineage, p Promise, heard []Heard) PromiseDecision {
 	d := PromiseDecision{Next: l}
 	if p.Epoch <= 0 || p.ID == 0 {
+		return d
+	}
+	if d.TooFar = tooFar(p.Epoch, Top(l, heard)); d.TooFar {
 		return d
 	}
 	if w.holds(ruleFence) && w.holds(ruleMaxE) {

@@ -275,7 +275,7 @@ func (s *simState) round(m int, st OpenState, p Promise, mask, half int) (OpenDe
 			return OpenDecision{}, true
 		}
 		half--
-		d := s.w.decidePromise(s.n[j].lin, p)
+		d := s.w.decidePromise(s.n[j].lin, p, nil)
 		if d.StepDown && (s.w.holds(ruleFence) || st.Promote) {
 			s.stepDown(j)
 		}

@@ -126,6 +126,8 @@ func (l *memLog) View(offset int64, limit int) ([]byte, func(), error) {
 // RecordStart takes every byte for a record.
 func (l *memLog) RecordStart(offset int64) (int64, error) { return offset, nil }
 
+func (l *memLog) Ready() error { return nil }
+
 func (l *memLog) WholeEnd() (int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -2,6 +2,7 @@ package role
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
@@ -15,6 +16,10 @@ import (
 var ErrWrongCluster = errdefs.New(errdefs.FailedPrecondition, epoch.ReasonWrongCluster, "the caller belongs to another cluster or broker").
 	WithRemedy("check cluster, brokerName and ha.peers")
 
+// ErrTooFar says that no promotion can have led to the epoch that a caller wants promised. Metadata: epoch, known.
+var ErrTooFar = errdefs.New(errdefs.OutOfRange, epoch.ReasonEpochTooFar, "the epoch lies too far above every one that this node and its peers know of").
+	WithRemedy("find out who asks: a node of this group asks for one more than it has heard of. Then promote the node that is to be master")
+
 // OnPromise answers a peer: with a reign, after the promise is on the disk, all links are closed and, on a master, after it has
 // become a slave and its waiting puts have ended. An error means that nothing was promised, or that the disk may know more.
 func (m *Manager) OnPromise(ctx context.Context, r epoch.PromiseRequest) (h epoch.Heard, err error) {
@@ -24,8 +29,22 @@ func (m *Manager) OnPromise(ctx context.Context, r epoch.PromiseRequest) (h epoc
 	if r.NodeID == m.o.NodeID {
 		return h, errdefs.Invalid("node_id", "%d is this node's too", r.NodeID)
 	}
+	h, err = m.promised(ctx, r.Reign, nil)
+	if errors.Is(err, ErrTooFar) && m.set.N() > 1 {
+		set := m.set
+		set.Timeout /= 3 // of what the caller gives this node to answer
+		h, err = m.promised(ctx, r.Reign, set.Hear(ctx, epoch.Promise{}).Heard)
+	}
+	return h, err
+}
+
+// promised promises p, if that is right by what the node and heard know.
+func (m *Manager) promised(ctx context.Context, p epoch.Promise, heard []epoch.Heard) (h epoch.Heard, err error) {
 	err = m.do(ctx, func() error {
-		d := epoch.DecidePromise(m.lin, r.Reign)
+		d := epoch.DecidePromise(m.lin, p, heard)
+		if d.TooFar {
+			return ErrTooFar.With("epoch", p.Epoch).With("known", epoch.Top(m.lin, heard))
+		}
 		if err := m.promise(d); err != nil {
 			return err
 		}

@@ -69,7 +69,7 @@ func (s Set) Hear(ctx context.Context, reign epoch.Promise) Round {
 	for i, h := range heard {
 		err := errs[i]
 		if err == nil {
-			err = h.Epochs.Check()
+			err = h.Check()
 		}
 		if err == nil && slices.Contains(ids, h.NodeID) {
 			err = fmt.Errorf("its node id %d is taken", h.NodeID)

@@ -32,6 +32,8 @@ type Log interface {
 	// RecordStart returns the last log offset at or below offset at which a record begins or the last one ends.
 	RecordStart(offset int64) (int64, error)
 	SetReadable(n int64)
+	// Ready returns an error while something is left to do of a cut: nothing may be appended before.
+	Ready() error
 	FlushNow(ctx context.Context) (int64, error)
 	// MarkWhole: the node lacks nothing any more that a crash of the machine took.
 	MarkWhole() error

@@ -34,6 +34,9 @@ func refusalOf(reason, remedy string) error {
 func (s *Slave) session(ctx context.Context, addr string, copying bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if err := s.log.Ready(); err != nil {
+		return err
+	}
 	compared := int64(0)
 	for {
 		st, err := s.owner.Stand(ctx)

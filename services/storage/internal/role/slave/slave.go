@@ -141,6 +141,9 @@ func (s *Slave) followLegacy(ctx context.Context) error {
 	if len(l.Epochs) > 0 || l.Promise.Epoch > 0 {
 		return ErrLegacyEpochs.With("last_epoch", l.Known().Epoch)
 	}
+	if err := s.log.Ready(); err != nil {
+		return err
+	}
 	if empty := s.log.End() <= s.log.FirstOffset(); empty && s.o.LegacyFirst > 0 && s.log.End() != s.o.LegacyFirst {
 		if err := s.log.Reset(s.o.LegacyFirst); err != nil {
 			return err
