@@ -11,6 +11,7 @@ import (
 	"github.com/tandemlog/tandem/pkg/client/internal/attempt"
 	"github.com/tandemlog/tandem/pkg/client/internal/nodes"
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/grpcx"
 )
 
 // Reader reads messages from the first address that answers, master or slave, and stays with it. All methods may be called
@@ -121,9 +122,13 @@ type TailOptions struct {
 	OnRetry func(err error, pause time.Duration)
 }
 
-// Tail calls f with each message of a queue, old and new, until f returns an error, ctx ends or the storage refuses. A broken
-// stream is made anew, on the next address, from the message after the last one. Before any node has answered, Tail tries
-// each address once and gives up.
+// Tail calls f with each message of a queue, old and new, and goes on over outages: a broken stream is made anew, on the next
+// address, from the message after the last one. What ends it:
+//   - f returns an error, or ctx ends: that is its result.
+//   - A node refuses: the request is wrong, the caller may not, a message is larger than this client takes, or the first
+//     one to answer says that the offset is outside of the queue, or later all addresses in turn do.
+//   - No address could be reached in the first round. Once a node has taken the stream, be it that no message came, Tail goes on
+//     until one takes it again.
 func (r *Reader) Tail(ctx context.Context, o TailOptions, f func(*StoredMessage) error) error {
 	t := &tail{r: r, o: o, f: f, next: o.From}
 	var first error // of all addresses, while none has answered
@@ -167,7 +172,7 @@ type tail struct {
 	f         func(*StoredMessage) error
 	fErr      error
 	next      int64
-	connected bool // a node has answered once
+	connected bool // a node has taken the stream once
 	outside   int  // nodes in a row that said OutOfRange
 }
 
@@ -179,7 +184,7 @@ func (t *tail) mends(err error) bool {
 		return t.outside < len(t.r.c.nodes.Addresses())
 	}
 	t.outside = 0
-	return elsewhere(err) || !attempt.Answered(err)
+	return elsewhere(err) || !attempt.Answered(err) && !attempt.Refused(err)
 }
 
 // follow reads one stream to its end; progress says whether a message came.
@@ -194,13 +199,14 @@ func (t *tail) follow(ctx context.Context, n *nodes.Node) (progress bool, err er
 	}
 	for {
 		resp, err := stream.Recv()
+		// That a stream was taken shows by its breaking where no message comes. That the first offset is outside is an answer of its own.
+		t.connected = t.connected || errdefs.ClassOf(grpcx.FromStatus(err)) != errdefs.OutOfRange
 		if errors.Is(err, io.EOF) {
 			return progress, errdefs.New(errdefs.Unavailable, "STREAM_ENDED", "the storage ended the stream").With("address", n.Addr)
 		}
 		if err != nil {
 			return progress, nodes.Explain(err, n.Addr)
 		}
-		t.connected = true
 		for _, m := range resp.GetMessages() {
 			if m.GetQueueOffset() < t.next {
 				continue // asked for nothing before it

@@ -5,14 +5,19 @@ import (
 	"context"
 	"errors"
 	"hash/crc32"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
 	"github.com/tandemlog/tandem/pkg/client"
 	"github.com/tandemlog/tandem/pkg/client/clienttest"
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/grpcx"
 )
 
 func put(t *testing.T, a *clienttest.Storage, from, to int) {
@@ -116,6 +121,66 @@ func TestTailNeedsOneAnswerFirst(t *testing.T) {
 	err = dial(t, client.Options{}, b).Reader().Tail(t.Context(), client.TailOptions{Topic: "t", From: 5}, none)
 	if errdefs.ClassOf(err) != errdefs.OutOfRange {
 		t.Errorf("behind the end: %v", err)
+	}
+	err = dial(t, client.Options{}, b, a).Reader().Tail(within(t, 20*time.Second), client.TailOptions{Topic: "t", From: 5}, none)
+	if errdefs.ClassOf(err) != errdefs.OutOfRange {
+		t.Errorf("behind the end, the other address down: %v", err)
+	}
+}
+
+// TestTailOfAnIdleQueueOutlivesAnOutage: nothing has come yet when the only node goes away for a while.
+func TestTailOfAnIdleQueueOutlivesAnOutage(t *testing.T) {
+	a := clienttest.Start(t, clienttest.Options{})
+	done := errors.New("enough")
+	tailed := make(chan error, 1)
+	go func() {
+		tailed <- dial(t, client.Options{}, a).Reader().Tail(t.Context(), client.TailOptions{Topic: "t"}, func(m *client.StoredMessage) error {
+			if body := string(m.GetMessage().GetBody()); body != "000000" {
+				t.Errorf("got %q", body)
+			}
+			return done
+		})
+	}()
+	for a.Calls("GetStream") == 0 {
+		if t.Context().Err() != nil {
+			t.Fatal("no tail began")
+		}
+		runtime.Gosched()
+	}
+	a.Stop()
+	a.Restart()
+	put(t, a, 0, 1)
+	if err := <-tailed; !errors.Is(err, done) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestTailEndsWhereAllRefuse: another try would end the same way.
+func TestTailEndsWhereAllRefuse(t *testing.T) {
+	a := clienttest.Start(t, clienttest.Options{})
+	put(t, a, 0, 1)
+	for _, code := range []codes.Code{codes.Unimplemented, codes.Unauthenticated, codes.PermissionDenied} {
+		retries := 0
+		a.OnGetStream(func(r *storagev1.GetStreamRequest) error {
+			if r.GetQueueOffset() == 0 {
+				return nil
+			}
+			return status.Error(code, "by the test")
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		err := dial(t, client.Options{}, a).Reader().Tail(ctx, client.TailOptions{Topic: "t", OnRetry: func(error, time.Duration) {
+			if retries++; retries > 1 { // the first is for the outage
+				cancel()
+			}
+		}}, func(*client.StoredMessage) error {
+			a.Stop()
+			a.Restart()
+			return nil
+		})
+		cancel()
+		if status.Code(grpcx.ToStatus(err)) != code || retries != 1 {
+			t.Errorf("%v: got %v after %d retries", code, err, retries)
+		}
 	}
 }
 

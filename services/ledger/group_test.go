@@ -235,6 +235,14 @@ func TestStopHandsOver(t *testing.T) {
 	wantReason(t, "transfer to nobody", err, "INVALID_FIELD")
 	_, err = to.election().TransferLeadership(t.Context(), &ledgerv1.TransferLeadershipRequest{Target: l.cfg.SelfID})
 	wantReason(t, "transfer to one that is down", err, "REFUSED")
+	before := to.status().GetTerm()
+	r, err = to.election().TransferLeadership(t.Context(), &ledgerv1.TransferLeadershipRequest{Target: to.cfg.SelfID})
+	if err != nil || r.GetTarget() != to.cfg.SelfID || r.GetAddress() != to.cfg.Listen || r.GetTerm() != 0 {
+		t.Errorf("transfer to the leader: %v, %v", r, err)
+	}
+	if st := to.status(); st.GetRole() != ledgerv1.Role_ROLE_LEADER || st.GetTerm() != before {
+		t.Errorf("after a transfer to the leader: %v in term %d, %d before", st.GetRole(), st.GetTerm(), before)
+	}
 }
 
 // TestT21_WipedNode: it comes back with everything, without a new append, and has its vote again only then.

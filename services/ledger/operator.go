@@ -35,6 +35,12 @@ var (
 func (a *app) Transfer(ctx context.Context, to raft.NodeID) (raft.NodeID, raft.Term, error) {
 	n := a.member.node()
 	s := n.Soft()
+	if to == raft.NodeID(a.cfg.SelfID) && s.Role == consensus.Leader {
+		if s.Transferee != "" {
+			return "", 0, node.ErrTransferring
+		}
+		return to, 0, nil // as was wanted; no term ends
+	}
 	if to == "" && s.Role == consensus.Leader {
 		status, err := n.Status(ctx)
 		if err != nil {

@@ -19,7 +19,7 @@ func (a *app) ledgerTransferCommand() *cobra.Command {
 		Short: "Hand leadership over to a member, or to the follower that has most of the log",
 		Long: "Hand leadership over: the leader takes no appends for the moment that the member needs to have all of its log, then\n" +
 			"the member is elected. Nothing is lost; appends that came meanwhile are tried again by their clients. A member that\n" +
-			"is far behind, silent, or without a vote is refused.",
+			"is far behind, silent, or without a vote is refused; to one that leads already nothing is done.",
 		Example: "  tandemctl ledger transfer\n" +
 			"  tandemctl ledger transfer n1",
 		ValidArgsFunction: a.completeMembers,
@@ -40,6 +40,10 @@ func (a *app) ledgerTransfer(ctx context.Context, target string) error {
 		}
 		if a.json() {
 			return printProto(a.out, moved)
+		}
+		if moved.GetTerm() == 0 {
+			sayf(a.out, "%s (%s) leads already; nothing was changed\n", moved.GetTarget(), moved.GetAddress())
+			return nil
 		}
 		sayf(a.out, "term %d has ended; %s (%s) takes over\n", moved.GetTerm(), moved.GetTarget(), moved.GetAddress())
 		return nil

@@ -241,6 +241,7 @@ func TestLedgerStatus(t *testing.T) {
 func TestLedgerTransferAndBootstrap(t *testing.T) {
 	g := clienttest.StartLedger(t, 3)
 	ledgerCtl(t, g, "", "transfer", "n2").want(t, exitOK, "term 1 has ended; n2 (ADDR) takes over\n", "", g.Nodes[2].Addr())
+	ledgerCtl(t, g, "", "transfer", "n2").want(t, exitOK, "n2 (ADDR) leads already; nothing was changed\n", "", g.Nodes[2].Addr())
 	ledgerCtl(t, g, "", "transfer", "-o", "json").want(t, exitOK, `{"target":"n0","address":"ADDR","term":"2"}`+"\n", "", g.Nodes[0].Addr())
 	r := ledgerCtl(t, g, "", "__complete", "transfer", "")
 	if r.code != exitUsage { // __complete is the root's

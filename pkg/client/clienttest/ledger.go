@@ -42,6 +42,7 @@ type Ledger struct {
 	entries []*ledgerv1.LedgerEntry
 	changed chan struct{} // closed and replaced at each append
 	before  func(n *LedgerNode, body []byte) error
+	onTail  func(n *LedgerNode) error
 	after   func(n *LedgerNode, body []byte) error
 	status  func(*LedgerNode, *ledgerv1.StatusResponse)
 }
@@ -106,6 +107,13 @@ func (g *Ledger) NoOp() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.add(&ledgerv1.LedgerEntry{NoOp: true})
+}
+
+// BeforeTail lets f refuse a Tail.
+func (g *Ledger) BeforeTail(f func(n *LedgerNode) error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.onTail = f
 }
 
 // BeforeAppend lets f refuse an entry; f is called without locks and may block.

@@ -117,6 +117,14 @@ func (n *LedgerNode) GetRange(_ context.Context, req *ledgerv1.GetRangeRequest) 
 
 // Tail implements LedgerService: one entry an answer.
 func (n *LedgerNode) Tail(req *ledgerv1.TailRequest, stream grpc.ServerStreamingServer[ledgerv1.TailResponse]) error {
+	n.group.mu.Lock()
+	onTail := n.group.onTail
+	n.group.mu.Unlock()
+	if onTail != nil {
+		if err := onTail(n); err != nil {
+			return err
+		}
+	}
 	next := req.GetIndex()
 	if next < 0 {
 		next = int64(len(n.group.Entries()))
@@ -218,6 +226,9 @@ func (n *LedgerNode) TransferLeadership(_ context.Context, req *ledgerv1.Transfe
 	defer g.mu.Unlock()
 	if err := g.mustLead(n); err != nil {
 		return nil, err
+	}
+	if req.GetTarget() == n.ID {
+		return &ledgerv1.TransferLeadershipResponse{Target: n.ID, Address: n.Addr()}, nil
 	}
 	for i, m := range g.Nodes {
 		if m != n && (req.GetTarget() == "" || req.GetTarget() == m.ID) {

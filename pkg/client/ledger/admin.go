@@ -86,7 +86,7 @@ func (a *Admin) Bootstrap(ctx context.Context, members []string) ([]string, erro
 type Transferred = ledgerv1.TransferLeadershipResponse
 
 // Transfer hands leadership over to the member with the id target; empty: to the follower that has most of the log. It returns
-// when the old leader does not lead any more. The order goes to the leader, wherever that is; it is not repeated once it has
+// when the old leader does not lead any more; with Term 0 where the target leads already, and nothing was changed. The order goes to the leader, wherever that is; it is not repeated once it has
 // left.
 func (c *Client) Transfer(ctx context.Context, target string) (*Transferred, error) {
 	ctx, cancel := c.bounded(ctx)

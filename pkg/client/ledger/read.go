@@ -11,6 +11,7 @@ import (
 	"github.com/tandemlog/tandem/pkg/client/internal/group"
 	"github.com/tandemlog/tandem/pkg/client/internal/nodes"
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/grpcx"
 )
 
 // Get reads one entry.
@@ -76,6 +77,9 @@ func (c *Client) read(ctx context.Context, f func(context.Context, *group.Node) 
 
 // elsewhere says whether another node, or the same one later, may answer what this one did not.
 func elsewhere(err error) bool {
+	if attempt.Refused(err) {
+		return false
+	}
 	switch errdefs.ClassOf(err) {
 	case errdefs.Unavailable, errdefs.ResourceExhausted, errdefs.DeadlineExceeded, errdefs.Aborted, errdefs.DataLoss, errdefs.Internal, errdefs.Unknown:
 		return true
@@ -112,9 +116,12 @@ type TailOptions struct {
 	OnRetry func(err error, pause time.Duration)
 }
 
-// Tail calls f with each committed entry, old and new, until f returns an error, ctx ends or the node refuses. A broken stream
-// is made anew, on the next address, from the entry after the last one. Before any node has answered, Tail tries each address
-// once and gives up.
+// Tail calls f with each committed entry, old and new, and goes on over outages: a broken stream is made anew, on the next address,
+// from the entry after the last one. What ends it:
+//   - f returns an error, or ctx ends: that is its result.
+//   - A node refuses: the request is wrong, the caller may not, or an entry is larger than this client takes.
+//   - No address could be reached in the first round, or none could read there. Once a node has taken the stream, be it that no entry
+//     came, Tail goes on until one takes it again.
 func (c *Client) Tail(ctx context.Context, o TailOptions, f func(*Entry) error) error {
 	if o.From < 0 {
 		b, err := c.Bounds(ctx, o.Consistency)
@@ -164,7 +171,13 @@ type tail struct {
 	f         func(*Entry) error
 	fErr      error
 	next      int64
-	connected bool // a node has answered once
+	connected bool // a node has taken the stream once
+}
+
+// taken reports whether a node has taken a stream that ended with err, be it that no entry came: that it breaks, or that the node
+// stops, says nothing against the request.
+func taken(err error) bool {
+	return !attempt.Answered(err) || errdefs.ClassOf(err) == errdefs.Unavailable
 }
 
 // follow reads one stream to its end; progress says whether an entry came.
@@ -177,13 +190,13 @@ func (t *tail) follow(ctx context.Context, n *group.Node) (progress bool, err er
 	}
 	for {
 		resp, err := stream.Recv()
+		t.connected = t.connected || taken(grpcx.FromStatus(err))
 		if errors.Is(err, io.EOF) {
 			return progress, errdefs.New(errdefs.Unavailable, "STREAM_ENDED", "the node ended the stream").With("address", n.Addr)
 		}
 		if err != nil {
 			return progress, nodes.Explain(err, n.Addr)
 		}
-		t.connected = true
 		for _, e := range resp.GetEntries() {
 			if e.GetIndex() != t.next {
 				return progress, errdefs.New(errdefs.DataLoss, "TAIL_OUT_OF_STEP", "the node sent another entry than the next one").

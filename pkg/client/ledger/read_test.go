@@ -11,6 +11,7 @@ import (
 	"github.com/tandemlog/tandem/pkg/client/clienttest"
 	"github.com/tandemlog/tandem/pkg/client/ledger"
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/grpcx"
 )
 
 func TestReads(t *testing.T) {
@@ -109,6 +110,59 @@ func TestTailFromTheEnd(t *testing.T) {
 	}
 	if n := <-first; n != 3 {
 		t.Errorf("it began at %d", n)
+	}
+}
+
+// TestTailOfAnIdleLedgerOutlivesAnOutage: nothing has come yet when the only node goes away for a while.
+func TestTailOfAnIdleLedgerOutlivesAnOutage(t *testing.T) {
+	g := clienttest.StartLedger(t, 1)
+	tailed := make(chan error, 1)
+	go func() {
+		tailed <- dial(t, g, ledger.Options{}).Tail(t.Context(), ledger.TailOptions{}, func(*ledger.Entry) error { return errEnough })
+	}()
+	for g.Nodes[0].Calls("Tail") == 0 {
+		if t.Context().Err() != nil {
+			t.Fatal("no tail began")
+		}
+		runtime.Gosched()
+	}
+	g.Nodes[0].Stop()
+	g.Nodes[0].Restart()
+	fill(t, dial(t, g, ledger.Options{}), 1)
+	if err := <-tailed; !errors.Is(err, errEnough) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestAnAnswerThatIsTooLargeIsFinal: no node gives a smaller one, however often it is asked.
+func TestAnAnswerThatIsTooLargeIsFinal(t *testing.T) {
+	g := clienttest.StartLedger(t, 2)
+	if _, err := dial(t, g, ledger.Options{}).Appender(ledger.AppenderOptions{}).Append(t.Context(), make([]byte, 50<<10)); err != nil {
+		t.Fatal(err)
+	}
+	c := dial(t, g, ledger.Options{MaxMessage: 32 << 10, Timeout: time.Second})
+	if _, err := c.Get(t.Context(), 0, ledger.Local); errdefs.ReasonOf(err) != grpcx.ReasonMessageTooLarge {
+		t.Errorf("get: %v", err)
+	}
+	err := c.Tail(within(t, 10*time.Second), ledger.TailOptions{OnRetry: func(err error, _ time.Duration) {
+		t.Errorf("tried again after %v", err)
+	}}, func(*ledger.Entry) error { return errEnough })
+	if errdefs.ReasonOf(err) != grpcx.ReasonMessageTooLarge {
+		t.Errorf("tail: %v", err)
+	}
+	if gets, tails := g.Nodes[0].Calls("Get")+g.Nodes[1].Calls("Get"), g.Nodes[0].Calls("Tail")+g.Nodes[1].Calls("Tail"); gets != 1 || tails != 1 {
+		t.Errorf("asked %d and %d times", gets, tails)
+	}
+}
+
+// TestTailThatNoNodeTakesGivesUp: each is asked once.
+func TestTailThatNoNodeTakesGivesUp(t *testing.T) {
+	g := clienttest.StartLedger(t, 2)
+	broken := errdefs.New(errdefs.DataLoss, "ENTRY_CORRUPT", "by the test")
+	g.BeforeTail(func(*clienttest.LedgerNode) error { return broken })
+	err := dial(t, g, ledger.Options{}).Tail(within(t, 20*time.Second), ledger.TailOptions{}, func(*ledger.Entry) error { return nil })
+	if errdefs.ReasonOf(err) != broken.Reason || g.Nodes[0].Calls("Tail") != 1 || g.Nodes[1].Calls("Tail") != 1 {
+		t.Errorf("got %v after %d and %d calls", err, g.Nodes[0].Calls("Tail"), g.Nodes[1].Calls("Tail"))
 	}
 }
 

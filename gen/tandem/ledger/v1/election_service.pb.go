@@ -811,7 +811,7 @@ type TransferLeadershipResponse struct {
 	// Who was asked to take over, and its address.
 	Target  string `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
 	Address string `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
-	// The term that has ended.
+	// The term that has ended; 0: none, as the target leads already.
 	Term          int64 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -48,7 +48,8 @@ type ElectionServiceClient interface {
 	// TakeLeadership tells the receiver to stand for election at once: the leader wants it.
 	TakeLeadership(ctx context.Context, in *TakeLeadershipRequest, opts ...grpc.CallOption) (*TakeLeadershipResponse, error)
 	// TransferLeadership asks the leader to hand over to another member; for operators. It returns when the node does not lead
-	// any more; TAKE_LEADERSHIP_FAILED: it leads on. NOT_LEADER names the leader's address.
+	// any more; TAKE_LEADERSHIP_FAILED: it leads on. NOT_LEADER names the leader's address. A target that leads already is answered at
+	// once, and nothing changes.
 	TransferLeadership(ctx context.Context, in *TransferLeadershipRequest, opts ...grpc.CallOption) (*TransferLeadershipResponse, error)
 }
 
@@ -150,7 +151,8 @@ type ElectionServiceServer interface {
 	// TakeLeadership tells the receiver to stand for election at once: the leader wants it.
 	TakeLeadership(context.Context, *TakeLeadershipRequest) (*TakeLeadershipResponse, error)
 	// TransferLeadership asks the leader to hand over to another member; for operators. It returns when the node does not lead
-	// any more; TAKE_LEADERSHIP_FAILED: it leads on. NOT_LEADER names the leader's address.
+	// any more; TAKE_LEADERSHIP_FAILED: it leads on. NOT_LEADER names the leader's address. A target that leads already is answered at
+	// once, and nothing changes.
 	TransferLeadership(context.Context, *TransferLeadershipRequest) (*TransferLeadershipResponse, error)
 	mustEmbedUnimplementedElectionServiceServer()
 }

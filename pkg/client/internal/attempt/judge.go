@@ -27,6 +27,16 @@ func Answered(err error) bool {
 	}
 }
 
+// Refused reports whether an error is final though no storage made it: whoever is asked again says the same.
+func Refused(err error) bool {
+	switch errdefs.ClassOf(err) {
+	case errdefs.Unimplemented, errdefs.Unauthenticated, errdefs.PermissionDenied:
+		return true
+	default:
+		return errdefs.ReasonOf(err) == grpcx.ReasonMessageTooLarge
+	}
+}
+
 // Verdict says what an error of a put means for the message.
 type Verdict uint8
 

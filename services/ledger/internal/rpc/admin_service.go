@@ -18,7 +18,8 @@ type Operator interface {
 	Status(ctx context.Context) (*ledgerv1.StatusResponse, error)
 	// Bootstrap makes this node, or with all every member, a voter of a new group and returns those that are.
 	Bootstrap(ctx context.Context, all bool) ([]raft.NodeID, error)
-	// Transfer hands leadership to a member, or to the best one, and returns it and the term that has ended.
+	// Transfer hands leadership to a member, or to the best one, and returns it and the term that has ended, 0 where it
+	// leads already.
 	Transfer(ctx context.Context, to raft.NodeID) (raft.NodeID, raft.Term, error)
 }
 

@@ -107,6 +107,8 @@ func read(fsys vfs.FS, root, name string, into any) (bool, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
+	case errors.Is(err, durable.ErrCorrupt): // an older copy of a promise is worse than none: the remedy is the one here
+		return false, broken(name).Wrap(err)
 	case err != nil:
 		return false, fmt.Errorf("read %s: %w", name, err)
 	case source != durable.Main:

@@ -1,10 +1,12 @@
 package meta_test
 
 import (
+	"errors"
 	"os"
 	"testing"
 
 	"github.com/tandemlog/tandem/pkg/durable"
+	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/vfs"
 	"github.com/tandemlog/tandem/pkg/vfs/memfs"
 	"github.com/tandemlog/tandem/services/ledger/internal/consensus/raft"
@@ -125,4 +127,32 @@ func FuzzJavaFiles(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestAPromiseIsNotRestored: whatever is left of the files of what a node has promised, the remedy is an empty node. A copy of them may be
+// of before the last vote.
+func TestAPromiseIsNotRestored(t *testing.T) {
+	read := map[string]func(vfs.FS) error{
+		"tandem/hard": func(fsys vfs.FS) error { _, _, err := meta.ReadHard(fsys, root); return err },
+		"tandem/log":  func(fsys vfs.FS) error { _, _, err := meta.ReadLog(fsys, root); return err },
+	}
+	for name, read := range read {
+		for _, broken := range [][]string{{name}, {name, name + ".bak"}} {
+			fsys := folder(t)
+			for term := range raft.Term(2) { // the second one keeps the first as .bak
+				if err := meta.WriteHard(fsys, root, raft.HardState{Term: term, Voter: true}); err != nil {
+					t.Fatal(err)
+				}
+				if err := meta.WriteLog(fsys, root, meta.Log{Mark: meta.Point{Index: raft.Index(term)}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, name := range broken {
+				write(t, fsys, name, []byte("rubbish"))
+			}
+			if err := read(fsys); !errors.Is(err, durable.ErrCorrupt) || errdefs.As(err).Remedy != meta.Remedy || errdefs.As(err).Meta["file"] != name {
+				t.Errorf("%v broken: %v", broken, err)
+			}
+		}
+	}
 }
