@@ -14,8 +14,6 @@ LDFLAGS  := -s -w -X main.version=$(VERSION)
 BUF      := $(TOOLS)/buf-1.75.0
 LINT     := $(TOOLS)/golangci-lint-2.15.0
 GRPCURL  := $(TOOLS)/grpcurl-1.9.3
-
-# Tests that touch mapped memory, which the race detector does not see, run without it as well.
 PKGS     := ./pkg/... ./services/...
 
 .PHONY: help
@@ -55,7 +53,7 @@ failover: build ## How soon the next leader acknowledges after a kill -9, and wh
 	@go run ./deploy/e2e/tortureledger -bin $(BIN) -isolate 1m
 
 .PHONY: test
-test: ## All tests, with the race detector and, where mapped memory matters, without.
+test: ## All tests, with the race detector and, for mapped memory, which it does not see, without.
 	go test -race -shuffle=on -timeout 9m $(PKGS)
 	go test -timeout 5m ./pkg/vfs/... ./pkg/mappedfile/... ./services/storage/...
 

@@ -32,16 +32,23 @@ type ClientOptions struct {
 	Log        *slog.Logger  // nil: none
 	MaxMessage int           // bytes of an encoded message in either direction; 0: DefaultMaxMessage
 	Timeout    time.Duration // given to unary calls without a deadline; 0: 10 s, negative: none
-	// Keepalive is the silence after which the server is pinged; 0 and anything less: 10 s. A server that does not
-	// answer within 5 s more is given up: its calls end as UNREACHABLE.
-	Keepalive time.Duration
-	Window    int // as in ServerOptions
-	Buffer    int // as in ServerOptions
-	Providers Providers
+	Providers  Providers
+	// MinBackoff and MaxBackoff bound the pause before the next try to connect, ConnectTimeout a try; 0: 100 ms, 5 s, 5 s.
+	MinBackoff, MaxBackoff, ConnectTimeout time.Duration
 	// Dial makes the connections; nil: TCP, or a Unix socket for unix: addresses.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-	// Extra options come last.
-	Extra []grpc.DialOption
+}
+
+func (o ClientOptions) orDefault() ClientOptions {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	o.MaxMessage = cmp.Or(o.MaxMessage, DefaultMaxMessage)
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
+	o.MinBackoff = cmp.Or(o.MinBackoff, minBackoff)
+	o.MaxBackoff = cmp.Or(o.MaxBackoff, maxBackoff)
+	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, connectTimeout)
+	return o
 }
 
 // Dialer makes connections that share credentials and one telemetry handler: a program has one per set of options, not
@@ -52,13 +59,7 @@ type Dialer struct {
 
 // NewDialer makes a dialer. It fails with ErrTLSFiles, or a field error, when the TLS settings cannot be used.
 func NewDialer(o ClientOptions) (*Dialer, error) {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	o.MaxMessage = cmp.Or(o.MaxMessage, DefaultMaxMessage)
-	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
-	o.Window = cmp.Or(o.Window, defaultWindow)
-	o.Buffer = cmp.Or(o.Buffer, defaultBuffer)
+	o = o.orDefault()
 	meters, err := newInstruments(o.Providers.orDefault().MeterProvider, o.Log)
 	if err != nil {
 		return nil, fmt.Errorf("make instruments: %w", err)
@@ -76,24 +77,24 @@ func dialOptions(o ClientOptions, creds credentials.TransportCredentials) []grpc
 		grpc.WithDefaultCallOptions(
 			grpc.MaxCallRecvMsgSize(o.MaxMessage), grpc.MaxCallSendMsgSize(o.MaxMessage)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
-			Time: max(o.Keepalive, keepaliveTime), Timeout: keepaliveTimeout, PermitWithoutStream: true,
+			Time: keepaliveTime, Timeout: keepaliveTimeout, PermitWithoutStream: true,
 		}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{
-				BaseDelay: minBackoff, Multiplier: backoff.DefaultConfig.Multiplier, Jitter: backoff.DefaultConfig.Jitter,
-				MaxDelay: maxBackoff,
+				BaseDelay: o.MinBackoff, Multiplier: backoff.DefaultConfig.Multiplier, Jitter: backoff.DefaultConfig.Jitter,
+				MaxDelay: o.MaxBackoff,
 			},
-			MinConnectTimeout: connectTimeout,
+			MinConnectTimeout: o.ConnectTimeout,
 		}),
-		grpc.WithInitialWindowSize(int32(min(o.Window, maxWindow))),         //nolint:gosec // bounded by maxWindow
-		grpc.WithInitialConnWindowSize(int32(min(4*o.Window, 4*maxWindow))), //nolint:gosec // bounded by maxWindow
-		grpc.WithReadBufferSize(o.Buffer),
-		grpc.WithWriteBufferSize(o.Buffer),
+		grpc.WithInitialWindowSize(streamWindow),
+		grpc.WithInitialConnWindowSize(connWindow),
+		grpc.WithReadBufferSize(buffer),
+		grpc.WithWriteBufferSize(buffer),
 		grpc.WithMaxHeaderListSize(maxHeaders),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithNoProxy(), // as the raw connections between nodes
-		grpc.WithChainUnaryInterceptor(clientUnary(o.Timeout, o.TLS)),
-		grpc.WithChainStreamInterceptor(clientStream(o.TLS)),
+		grpc.WithChainUnaryInterceptor(clientUnary(o)),
+		grpc.WithChainStreamInterceptor(clientStream(o)),
 	}
 	if !o.Providers.off() {
 		opts = append(opts, grpc.WithStatsHandler(o.Providers.clientHandler()))
@@ -104,7 +105,7 @@ func dialOptions(o ClientOptions, creds credentials.TransportCredentials) []grpc
 	if o.Dial != nil {
 		opts = append(opts, grpc.WithContextDialer(o.Dial))
 	}
-	return append(opts, o.Extra...)
+	return opts
 }
 
 // Dial returns a connection to addr, host:port or a gRPC target such as unix:///run/x.sock. It does not wait for the
@@ -133,24 +134,24 @@ func Dial(addr string, o ClientOptions) (*grpc.ClientConn, error) {
 	return d.Dial(addr)
 }
 
-func clientUnary(timeout time.Duration, t TLS) grpc.UnaryClientInterceptor {
+func clientUnary(o ClientOptions) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		if _, ok := ctx.Deadline(); !ok && timeout > 0 {
+		if _, ok := ctx.Deadline(); !ok && o.Timeout > 0 {
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, timeout)
+			ctx, cancel = context.WithTimeout(ctx, o.Timeout)
 			defer cancel()
 		}
-		return clientError(invoke(ctx, method, req, reply, cc, opts...), cc, t)
+		return clientError(invoke(ctx, method, req, reply, cc, opts...), cc, o)
 	}
 }
 
-func clientStream(t TLS) grpc.StreamClientInterceptor {
+func clientStream(o ClientOptions) grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		cs, err := open(ctx, desc, cc, method, opts...)
 		if err != nil {
-			return nil, clientError(err, cc, t)
+			return nil, clientError(err, cc, o)
 		}
-		return &clientErrors{ClientStream: cs, turn: func(err error) error { return clientError(err, cc, t) }}, nil
+		return &clientErrors{ClientStream: cs, turn: func(err error) error { return clientError(err, cc, o) }}, nil
 	}
 }
 
@@ -172,17 +173,17 @@ func (s *clientErrors) SendMsg(m any) error { return s.turn(s.ClientStream.SendM
 func (s *clientErrors) RecvMsg(m any) error { return s.turn(s.ClientStream.RecvMsg(m)) }
 
 // clientError is FromStatus with the address where the server was not reached; one that is named already is the server's.
-func clientError(err error, cc *grpc.ClientConn, t TLS) error {
+func clientError(err error, cc *grpc.ClientConn, o ClientOptions) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return err
 	}
 	err = FromStatus(err)
 	if e := errdefs.As(err); e != nil && e.Reason == ReasonUnreachable && e.Meta["address"] == "" {
-		if r := connectionRemedy(e.Msg, t); r != "" {
+		if r := connectionRemedy(e.Msg, o.TLS); r != "" {
 			e = e.WithRemedy("%s", r)
 		}
 		addr := strings.TrimPrefix(cc.Target(), "passthrough:///")
-		return e.WithMsg("%s", strings.Replace(e.Msg, noAnswer, noAnswer+" from "+addr, 1)).With("address", addr)
+		return e.WithMsg("%s", strings.Replace(e.Msg, noAnswer, fmt.Sprintf("%s from %s within %v", noAnswer, addr, o.ConnectTimeout), 1)).With("address", addr)
 	}
 	return err
 }

@@ -6,12 +6,12 @@
 // field, metadata, remedy and retry pause arrive; what was wrapped around an errdefs.Error, and causes that are not
 // errdefs errors (they may hold paths), stay on the server, in its log.
 //
-//	call -> otelgrpc -> tracked -> ToStatus -> logged -> recovered -> deadline -> validated -> handler
+//	call -> otelgrpc -> tracked -> ToStatus -> logged -> recovered -> deadline -> handler
 //
 // The end of a server:
 //
 //	ctx ends -> NOT_SERVING, no new connection, contexts of streams end with ErrDraining
-//	         -> after StreamGrace: streams still open are ended, whatever their handler does
+//	         -> after 2/5 of DrainTimeout: streams still open are ended, whatever their handler does
 //	         -> after DrainTimeout: connections are closed, contexts of unary calls end
 //	         -> after DrainTimeout/2 more: ErrHandlersRunning names the methods that would not end
 //

@@ -251,7 +251,7 @@ func TestT24_BothEndsSendBeforeTheyRead(t *testing.T) {
 
 // T24.5 with traffic: streams that are cut while both ends send.
 func TestT24_TrafficIsCut(t *testing.T) {
-	f := start(t, grpcx.ServerOptions{DrainTimeout: 300 * time.Millisecond, StreamGrace: 50 * time.Millisecond},
+	f := start(t, grpcx.ServerOptions{DrainTimeout: 300 * time.Millisecond},
 		&service{}, listen(t))
 	client, _ := f.dial(t, grpcx.ClientOptions{})
 	body := &pb.StreamingOutputCallRequest{Payload: &pb.Payload{Body: make([]byte, 10<<10)}}

@@ -22,7 +22,7 @@ var errPanic = errdefs.New(errdefs.Internal, "PANIC", "the call failed inside th
 	WithRemedy("the server's log has the stack")
 
 func (s *Server) unaryInterceptors() []grpc.UnaryServerInterceptor {
-	r := newReporter(s.opts.Log, s.opts.SlowCall)
+	r := &reporter{log: s.opts.Log, slow: s.opts.SlowCall}
 	return []grpc.UnaryServerInterceptor{
 		s.trackUnary,
 		func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
@@ -36,13 +36,12 @@ func (s *Server) unaryInterceptors() []grpc.UnaryServerInterceptor {
 			return resp, err
 		},
 		recovery.UnaryServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered)),
-		s.withDeadline,
-		s.validated,
+		withDeadline,
 	}
 }
 
 func (s *Server) streamInterceptors() []grpc.StreamServerInterceptor {
-	r := newReporter(s.opts.Log, -1)
+	r := &reporter{log: s.opts.Log, slow: -1}
 	return []grpc.StreamServerInterceptor{
 		s.trackStream,
 		func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
@@ -59,7 +58,6 @@ func (s *Server) streamInterceptors() []grpc.StreamServerInterceptor {
 			return err
 		},
 		recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered)),
-		s.validatedStream,
 	}
 }
 
@@ -75,41 +73,13 @@ func (s *Server) recovered(ctx context.Context, p any) error {
 	return errPanic
 }
 
-func (s *Server) withDeadline(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if _, ok := ctx.Deadline(); !ok && s.opts.DefaultTimeout > 0 {
+func withDeadline(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, s.opts.DefaultTimeout)
+		ctx, cancel = context.WithTimeout(ctx, defaultTimeout)
 		defer cancel()
 	}
 	return next(ctx, req)
-}
-
-func (s *Server) validated(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if s.opts.Validate != nil {
-		if err := s.opts.Validate(req); err != nil {
-			return nil, err
-		}
-	}
-	return next(ctx, req)
-}
-
-func (s *Server) validatedStream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	if s.opts.Validate == nil {
-		return next(srv, ss)
-	}
-	return next(srv, &validStream{ServerStream: ss, validate: s.opts.Validate})
-}
-
-type validStream struct {
-	grpc.ServerStream
-	validate func(any) error
-}
-
-func (s *validStream) RecvMsg(m any) error {
-	if err := s.ServerStream.RecvMsg(m); err != nil {
-		return err
-	}
-	return s.validate(m)
 }
 
 // reportsPerSecond bounds the log lines about calls; a client in a loop must not fill the disk.
@@ -124,10 +94,6 @@ type reporter struct {
 	second     int64
 	lines      int
 	suppressed int
-}
-
-func newReporter(log *slog.Logger, slow time.Duration) *reporter {
-	return &reporter{log: log, slow: slow}
 }
 
 // allow reports whether one more line may be written, and how many were not since the last.

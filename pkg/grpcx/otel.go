@@ -23,12 +23,11 @@ import (
 // Scope is the name of this package's meter.
 const Scope = "github.com/tandemlog/tandem/pkg/grpcx"
 
-// Providers are where spans and metrics go; a nil one goes nowhere. Without both, trace context is not passed on either:
-// calls are then spared the cost.
+// Providers are where spans and metrics go; a nil one goes nowhere. Trace context is passed on as the W3C says, without
+// both not at all: calls are then spared the cost.
 type Providers struct {
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
-	Propagator     propagation.TextMapPropagator // nil: W3C trace context and baggage
 }
 
 // off reports whether nobody wants spans or metrics.
@@ -41,9 +40,6 @@ func (p Providers) orDefault() Providers {
 	if p.MeterProvider == nil {
 		p.MeterProvider = metricnoop.NewMeterProvider()
 	}
-	if p.Propagator == nil {
-		p.Propagator = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
-	}
 	return p
 }
 
@@ -51,7 +47,7 @@ func (p Providers) options() []otelgrpc.Option {
 	return []otelgrpc.Option{
 		otelgrpc.WithTracerProvider(p.TracerProvider),
 		otelgrpc.WithMeterProvider(p.MeterProvider),
-		otelgrpc.WithPropagators(p.Propagator),
+		otelgrpc.WithPropagators(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})),
 		otelgrpc.WithFilter(filters.None(filters.HealthCheck(), filters.ServicePrefix("grpc.reflection"))),
 	}
 }

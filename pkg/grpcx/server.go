@@ -19,20 +19,20 @@ import (
 	"github.com/tandemlog/tandem/pkg/errdefs"
 )
 
-// Defaults.
 const (
 	// DefaultMaxMessage bounds an encoded message: a body of 4 MiB fits with all that comes with it in a request or reply.
 	DefaultMaxMessage = 5 << 20
-	// DefaultTimeout is given to unary calls that come without a deadline.
-	DefaultTimeout = 10 * time.Second
 
-	defaultDrain  = 5 * time.Second
-	defaultSlow   = time.Second
-	defaultWindow = 2 << 20
-	defaultBuffer = 64 << 10
+	defaultTimeout = 10 * time.Second // of unary calls that come without a deadline
+	defaultDrain   = 5 * time.Second
+	defaultSlow    = time.Second
+
+	streamWindow = 2 << 20 // HTTP/2's flow control
+	connWindow   = 4 * streamWindow
+	buffer       = 64 << 10 // of a connection, each way
 
 	// keepaliveTime is what clients and servers ping after when nothing came; gRPC allows clients no less than 10 s. A
-	// server takes pings down to minPing, so that a client with these settings is never sent away.
+	// server takes pings down to minPing, so that a client with these settings is never sent away. Who does not answer within keepaliveTimeout is given up.
 	keepaliveTime    = 10 * time.Second
 	keepaliveTimeout = 5 * time.Second
 	minPing          = 5 * time.Second
@@ -49,7 +49,8 @@ var (
 	ErrDraining = errdefs.New(errdefs.Unavailable, "SERVER_STOPPING", "the server is stopping").
 			WithRemedy("try again, or ask another node").WithRetry(minBackoff)
 	// ErrHandlersRunning is what Serve returns when handlers outlive every bound: what they use must not be released.
-	ErrHandlersRunning = errdefs.New(errdefs.DeadlineExceeded, "HANDLERS_RUNNING", "handlers did not end in time")
+	ErrHandlersRunning = errdefs.New(errdefs.DeadlineExceeded, "HANDLERS_RUNNING", "handlers did not end in time").
+				WithRemedy("a restart recovers")
 )
 
 // ServerOptions are the settings of a Server. The zero value works: plain text, defaults, no telemetry.
@@ -57,21 +58,11 @@ type ServerOptions struct {
 	TLS        TLS
 	Log        *slog.Logger // nil: none
 	MaxMessage int          // bytes of an encoded message in either direction; 0: DefaultMaxMessage
-	// DefaultTimeout is given to unary calls without a deadline; 0: 10 s, negative: none.
-	DefaultTimeout time.Duration
 	// SlowCall is the duration from which a unary call is logged although it succeeded; 0: 1 s, negative: never.
 	SlowCall time.Duration
-	// DrainTimeout is the budget of Serve after its context has ended; 0: 5 s. StreamGrace is the part of it that streams
-	// get to end by themselves; 0: two fifths.
-	DrainTimeout, StreamGrace time.Duration
-	// Validate checks each request, of streams too; an errdefs.Invalid error, or a join of several, becomes BadRequest.
-	Validate func(request any) error
-	// Window is HTTP/2's flow control window of a stream, a connection has four times that; 0: 2 MiB. Buffer is the size
-	// of a connection's read and write buffer; 0: 64 KiB.
-	Window, Buffer int
-	Providers      Providers
-	// Extra options come last.
-	Extra []grpc.ServerOption
+	// DrainTimeout is the budget of Serve after its context has ended, of which streams get two fifths to end by themselves; 0: 5 s.
+	DrainTimeout time.Duration
+	Providers    Providers
 }
 
 func (o ServerOptions) orDefault() ServerOptions {
@@ -80,17 +71,13 @@ func (o ServerOptions) orDefault() ServerOptions {
 	}
 	o.Log = o.Log.With(slog.String("component", "grpc"))
 	o.MaxMessage = cmp.Or(o.MaxMessage, DefaultMaxMessage)
-	o.DefaultTimeout = cmp.Or(o.DefaultTimeout, DefaultTimeout)
 	o.SlowCall = cmp.Or(o.SlowCall, defaultSlow)
 	o.DrainTimeout = cmp.Or(o.DrainTimeout, defaultDrain)
-	o.StreamGrace = cmp.Or(o.StreamGrace, o.DrainTimeout*2/5)
-	o.Window = cmp.Or(o.Window, defaultWindow)
-	o.Buffer = cmp.Or(o.Buffer, defaultBuffer)
 	return o
 }
 
-// Server is a gRPC server with health and reflection. Register services with GRPC, or hand it itself to a generated
-// Register function, then call Serve once.
+// Server is a gRPC server with health and reflection. Hand it to the generated Register functions, then call
+// Serve once.
 type Server struct {
 	opts   ServerOptions
 	grpc   *grpc.Server
@@ -130,10 +117,10 @@ func NewServer(o ServerOptions) (*Server, error) {
 		grpc.MaxSendMsgSize(o.MaxMessage),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
-		grpc.InitialWindowSize(int32(min(o.Window, maxWindow))),         //nolint:gosec // bounded by maxWindow
-		grpc.InitialConnWindowSize(int32(min(4*o.Window, 4*maxWindow))), //nolint:gosec // bounded by maxWindow
-		grpc.ReadBufferSize(o.Buffer),
-		grpc.WriteBufferSize(o.Buffer),
+		grpc.InitialWindowSize(streamWindow),
+		grpc.InitialConnWindowSize(connWindow),
+		grpc.ReadBufferSize(buffer),
+		grpc.WriteBufferSize(buffer),
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeaders),
@@ -141,18 +128,12 @@ func NewServer(o ServerOptions) (*Server, error) {
 	if !o.Providers.off() {
 		opts = append(opts, grpc.StatsHandler(o.Providers.serverHandler()))
 	}
-	s.grpc = grpc.NewServer(append(opts, o.Extra...)...)
+	s.grpc = grpc.NewServer(opts...)
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
 	s.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 	return s, nil
 }
-
-// maxWindow is the largest window of a stream.
-const maxWindow = 64 << 20
-
-// GRPC returns the server to register services with.
-func (s *Server) GRPC() *grpc.Server { return s.grpc }
 
 // RegisterService implements grpc.ServiceRegistrar.
 func (s *Server) RegisterService(d *grpc.ServiceDesc, impl any) { s.grpc.RegisterService(d, impl) }
@@ -194,7 +175,7 @@ func (s *Server) shutdown() error {
 	idle := s.calls.drained()
 	hard := time.NewTimer(s.opts.DrainTimeout)
 	defer hard.Stop()
-	grace := time.NewTimer(min(s.opts.StreamGrace, s.opts.DrainTimeout))
+	grace := time.NewTimer(s.opts.DrainTimeout * 2 / 5)
 	defer grace.Stop()
 	select {
 	case <-graceful:

@@ -3,7 +3,6 @@ package grpcx
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"regexp"
 	"slices"
@@ -249,7 +248,7 @@ func codeName(c codes.Code) string {
 // connectionText peels gRPC's wrapping off the reason of a failed connection.
 func connectionText(s string) string {
 	if silent(s) {
-		return fmt.Sprintf("%s within %v", noAnswer, connectTimeout)
+		return noAnswer
 	}
 	for _, p := range []string{"last connection error: ", "connection error: desc = \"", "transport: "} {
 		if _, rest, ok := strings.Cut(s, p); ok {
@@ -260,7 +259,7 @@ func connectionText(s string) string {
 	return strings.TrimSuffix(s, "\"")
 }
 
-// silent reports whether a connection was made, or begun, and then given up after connectTimeout.
+// silent reports whether a connection was made, or begun, and then given up in the end.
 func silent(s string) bool {
 	return strings.Contains(s, "error reading server preface") && strings.Contains(s, "use of closed network connection") ||
 		strings.Contains(s, "authentication handshake failed") && strings.Contains(s, "context deadline exceeded")

@@ -14,15 +14,9 @@ import (
 	"github.com/tandemlog/tandem/pkg/errdefs"
 )
 
-type peer struct {
-	ID   int    `yaml:"id"`
-	Addr string `yaml:"addr"`
-}
-
 type haConfig struct {
 	ListenPort uint16
 	Peers      []string
-	Nodes      []peer
 	Timeout    time.Duration
 	LegacyAddr []netip.Addr
 }
@@ -33,8 +27,6 @@ type testConfig struct {
 	BatchSize  Size
 	Async      bool
 	Ratio      float64
-	Labels     map[string]string
-	Limit      *int
 	HA         haConfig `yaml:"ha"`
 }
 
@@ -68,8 +60,6 @@ brokerName: "from file"   # another
 batchSize: 64KiB
 async: true
 ratio: 0.5
-limit: 3
-labels: {zone: a, rack: "7"}
 telemetry:
 ha:
   listenPort: 1
@@ -77,22 +67,16 @@ ha:
   peers:
     - a:1
     - b:2
-  nodes:
-    - {id: 1, addr: "x:1"}
-    - id: 2
-      addr: y:2
-  legacyAddr: [10.0.0.1, "::1"]
+  legacyAddr: [10.0.0.2]
 `, []string{"PATH=/bin", "TANDEM_STORAGE_HA_LISTEN_PORT=2", "TANDEM_STORAGE_BATCH_SIZE=1MiB", "TANDEM_STORAGE_CONFIG=x"},
-		[]string{"ha.listenPort=3", "ha.peers=c:3, d:4", "labels={zone: b}", "ha.nodes=[{id: 9, addr: 'z:9'}]"})
+		[]string{"ha.listenPort=3", "ha.peers=c:3, d:4", "ha.legacyAddr=[10.0.0.1, '::1']"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	limit := 3
 	want := &testConfig{
-		Common: Defaults(""), BrokerName: "from file", BatchSize: 1 << 20, Async: true, Ratio: 0.5, Limit: &limit,
-		Labels: map[string]string{"zone": "b"},
+		Common: Defaults(""), BrokerName: "from file", BatchSize: 1 << 20, Async: true, Ratio: 0.5,
 		HA: haConfig{
-			ListenPort: 3, Peers: []string{"c:3", "d:4"}, Nodes: []peer{{9, "z:9"}}, Timeout: 90 * time.Second,
+			ListenPort: 3, Peers: []string{"c:3", "d:4"}, Timeout: 90 * time.Second,
 			LegacyAddr: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("::1")},
 		},
 	}
@@ -100,7 +84,7 @@ ha:
 		t.Errorf("got  %+v\nwant %+v", cfg, want)
 	}
 	for key, source := range map[string]string{
-		"brokerName": "conf/storage.yaml:3", "ha.listenPort": "-set", "batchSize": "TANDEM_STORAGE_BATCH_SIZE", "ha.timeout": "conf/storage.yaml:12",
+		"brokerName": "conf/storage.yaml:3", "ha.listenPort": "-set", "batchSize": "TANDEM_STORAGE_BATCH_SIZE", "ha.timeout": "conf/storage.yaml:10",
 		"ha.peers[1]": "-set", "telemetry.logLevel": "",
 	} {
 		if got := s.sourceOf(key); got != source {
@@ -130,10 +114,6 @@ func TestConfigErrors(t *testing.T) {
 		{
 			"nothing near", "colour: red", nil, nil,
 			"conf/storage.yaml:1: colour: unknown key; -print-config shows the keys",
-		},
-		{
-			"in a list", "ha:\n  nodes:\n    - id: 1\n      adr: x", nil, nil,
-			"conf/storage.yaml:4: ha.nodes[0].adr: unknown key; did you mean ha.nodes[0].addr?",
 		},
 		{
 			"all at once", "x1: 1\nbatchSize: 3 apples\nha: {timeout: 5}", nil, nil,
@@ -186,7 +166,7 @@ func TestConfigErrors(t *testing.T) {
 		{"unknown set", "", nil, []string{"broker=x"}, "-set: broker: unknown key; -print-config shows the keys"},
 		{"section set", "", nil, []string{"ha=x"}, "-set: ha: has keys of its own; set ha.<key>"},
 		{"list set", "", nil, []string{"ha.legacyAddr=1.2.3.4,x"}, `-set: ha.legacyAddr[1]: ParseAddr("x"): unable to parse IP`},
-		{"map set", "", nil, []string{"labels=a"}, `-set: labels: wants a map, not the value "a"; write {a: b}`},
+		{"host:port without quotes", "ha:\n  peers: [a: 1]", nil, nil, "conf/storage.yaml:2: ha.peers[0]: wants one value, not a map; put a text with a colon, as host:port, in quotes"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			cfg, _, err := loadTest(t, tc.text, tc.environ, tc.sets)
@@ -229,7 +209,6 @@ func TestErrorsAreTyped(t *testing.T) {
 	}
 }
 
-// Kubernetes sets TANDEM_STORAGE_... itself for a Service named tandem-storage.
 // TestForeignKeys: what takes the place of a key of RocketMQ's.
 func TestForeignKeys(t *testing.T) {
 	s, err := newSettings(&struct{ Listen string }{})
@@ -243,6 +222,7 @@ func TestForeignKeys(t *testing.T) {
 	}
 }
 
+// Kubernetes sets TANDEM_STORAGE_... itself for a Service named tandem-storage.
 func TestServiceLinksAreIgnored(t *testing.T) {
 	_, _, err := loadTest(t, "", []string{
 		"TANDEM_STORAGE_SERVICE_HOST=10.0.0.1", "TANDEM_STORAGE_SERVICE_PORT=10911", "TANDEM_STORAGE_SERVICE_PORT_GRPC=10911",
@@ -259,8 +239,8 @@ func TestServiceLinksAreIgnored(t *testing.T) {
 }
 
 func TestPrintedConfigLoadsBack(t *testing.T) {
-	text := "brokerName: 'true # no'\nratio: 0.25\nlabels: {b: 'x: y', a: \"1\"}\nlimit: 9\n" +
-		"ha: {peers: ['a,b', c], nodes: [{id: 1, addr: 'q'}], legacyAddr: ['::1'], timeout: 1500ms}\nbatchSize: 3GiB"
+	text := "brokerName: 'true # no'\nratio: 0.25\n" +
+		"ha: {peers: ['a,b', c], legacyAddr: ['::1'], timeout: 1500ms}\nbatchSize: 3GiB"
 	cfg, s, err := loadTest(t, text, nil, []string{"async=true"})
 	if err != nil {
 		t.Fatal(err)
@@ -274,22 +254,14 @@ func TestPrintedConfigLoadsBack(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
-	again.HA.Nodes, cfg.HA.Nodes = nilIfEmpty(again.HA.Nodes), nilIfEmpty(cfg.HA.Nodes)
 	if !reflect.DeepEqual(again, cfg) {
 		t.Errorf("got  %+v\nwant %+v\n%s", again, cfg, out.String())
 	}
-	for _, want := range []string{"async: true  # -set\n", "batchSize: 3GiB  # conf/storage.yaml:6\n", "  timeout: 1.5s  #", "  # info, debug, warn or error\n  logLevel: info\n", "  # the longest wait: 0 is none\n  timeout: 1.5s"} {
+	for _, want := range []string{"async: true  # -set\n", "batchSize: 3GiB  # conf/storage.yaml:4\n", "  timeout: 1.5s  #", "  # info, debug, warn or error\n  logLevel: info\n", "  # the longest wait: 0 is none\n  timeout: 1.5s"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}
 	}
-}
-
-func nilIfEmpty[T any](s []T) []T {
-	if len(s) == 0 {
-		return nil
-	}
-	return s
 }
 
 func TestEnvNames(t *testing.T) {
@@ -332,7 +304,7 @@ func TestSizes(t *testing.T) {
 }
 
 func FuzzConfigFile(f *testing.F) {
-	f.Add("brokerName: a\nha: {peers: [a, b], nodes: [{id: 1}]}")
+	f.Add("brokerName: a\nha: {peers: [a, b], legacyAddr: ['::1']}")
 	f.Add("a: &x {b: c}\n<<: *x")
 	f.Add("ha:\n  - 1\n? {a: b}\n: c")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -183,12 +183,9 @@ func (s *settings) unknown(key, source string) {
 	s.fail(ErrUnknownKey.WithRemedy("-print-config shows the keys"), key, source)
 }
 
-// setText sets a leaf from the text of a variable or flag: scalars as they are, lists as a,b or YAML, the rest as YAML.
+// setText sets a leaf from the text of a variable or flag: scalars as they are, lists as a,b or YAML.
 func (s *settings) setText(f *field, text, source string) {
-	kind := f.v.Kind()
-	_, isText := f.v.Addr().Interface().(interface{ UnmarshalText(text []byte) error })
-	list := kind == reflect.Slice && !isText
-	if !list && (kind != reflect.Map || isText) {
+	if !isList(f.v.Type()) {
 		if err := setScalar(f.v, text); err != nil {
 			s.fail(ErrBadValue.WithMsg("%s", err.Error()), f.key, source)
 			return
@@ -196,30 +193,27 @@ func (s *settings) setText(f *field, text, source string) {
 		s.sources[f.key] = source
 		return
 	}
-	if trimmed := strings.TrimSpace(text); list && !strings.HasPrefix(trimmed, "[") {
-		var parts []string
-		for part := range strings.SplitSeq(trimmed, ",") {
-			if part = strings.TrimSpace(part); part != "" {
-				parts = append(parts, part)
-			}
-		}
-		fresh := reflect.MakeSlice(f.v.Type(), len(parts), len(parts))
-		for i, part := range parts {
-			if isStruct(f.v.Type().Elem()) {
-				s.fail(ErrBadValue.WithMsg("wants a YAML list of maps").WithRemedy("write [{...}, {...}]"), f.key, source)
-				return
-			}
-			if err := setScalar(fresh.Index(i), part); err != nil {
-				s.fail(ErrBadValue.WithMsg("%s", err.Error()), fmt.Sprintf("%s[%d]", f.key, i), source)
-				return
-			}
-		}
-		f.v.Set(fresh)
-		s.sources[f.key] = source
+	trimmed := strings.TrimSpace(text)
+	if strings.HasPrefix(trimmed, "[") {
+		y := yamlReader{s: s, place: func(int) string { return source }}
+		y.value(f, text)
 		return
 	}
-	y := yamlReader{s: s, place: func(int) string { return source }}
-	y.value(f, text)
+	var parts []string
+	for part := range strings.SplitSeq(trimmed, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			parts = append(parts, part)
+		}
+	}
+	fresh := reflect.MakeSlice(f.v.Type(), len(parts), len(parts))
+	for i, part := range parts {
+		if err := setScalar(fresh.Index(i), part); err != nil {
+			s.fail(ErrBadValue.WithMsg("%s", err.Error()), fmt.Sprintf("%s[%d]", f.key, i), source)
+			return
+		}
+	}
+	f.v.Set(fresh)
+	s.sources[f.key] = source
 }
 
 // sourceOf returns where the value of a key came from; a list element comes from where its list did, a section from where the

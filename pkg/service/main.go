@@ -179,7 +179,7 @@ func loadConfig[C any](spec *Spec[C], cfg *C, s *settings, flags *flagValues, p 
 	}
 	var errs []error
 	if c := commonOf(cfg); c != nil {
-		errs = append(errs, c.Telemetry.Validate("telemetry"))
+		errs = append(errs, c.Telemetry.Validate())
 		if c.ShutdownTimeout < 0 {
 			errs = append(errs, errdefs.Invalid("shutdownTimeout", "%v is negative", c.ShutdownTimeout))
 		}

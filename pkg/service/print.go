@@ -53,9 +53,6 @@ func (s *settings) printFields(w io.Writer, fields []*field, indent string) erro
 			}
 			continue
 		}
-		if f.v.Kind() == reflect.Pointer && f.v.IsNil() {
-			continue
-		}
 		text, err := yaml.MarshalWithOptions(plain(f.v), yaml.Flow(true))
 		if err != nil {
 			return fmt.Errorf("write %s: %w", f.key, err)
@@ -76,9 +73,6 @@ func (s *settings) printFields(w io.Writer, fields []*field, indent string) erro
 
 // plain turns a value into what YAML writes as load reads it.
 func plain(v reflect.Value) any {
-	if v.Kind() == reflect.Pointer {
-		v = v.Elem()
-	}
 	switch x := v.Interface().(type) {
 	case time.Duration:
 		return x.String()
@@ -87,30 +81,12 @@ func plain(v reflect.Value) any {
 			return string(text)
 		}
 	}
-	switch v.Kind() {
-	case reflect.Slice:
-		out := make([]any, v.Len())
-		for i := range out {
-			out[i] = plain(v.Index(i))
-		}
-		return out
-	case reflect.Map:
-		out := yaml.MapSlice{}
-		byName := make(map[string]any, v.Len())
-		for it := v.MapRange(); it.Next(); {
-			byName[it.Key().String()] = plain(it.Value())
-		}
-		for _, name := range slices.Sorted(maps.Keys(byName)) {
-			out = append(out, yaml.MapItem{Key: name, Value: byName[name]})
-		}
-		return out
-	case reflect.Struct:
-		out := yaml.MapSlice{}
-		for _, f := range fieldsOf(v, "") {
-			out = append(out, yaml.MapItem{Key: f.name, Value: plain(f.v)})
-		}
-		return out
-	default:
+	if v.Kind() != reflect.Slice {
 		return v.Interface()
 	}
+	out := make([]any, v.Len())
+	for i := range out {
+		out[i] = plain(v.Index(i))
+	}
+	return out
 }

@@ -62,6 +62,11 @@ func isStruct(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && !reflect.PointerTo(t).Implements(textUnmarshalerType)
 }
 
+// isList reports whether t is read element by element; a slice that reads itself from text is one value.
+func isList(t reflect.Type) bool {
+	return t.Kind() == reflect.Slice && !reflect.PointerTo(t).Implements(textUnmarshalerType)
+}
+
 // leaves calls f for each value below fields.
 func leaves(fields []*field, f func(*field)) {
 	for _, one := range fields {
@@ -91,16 +96,8 @@ func envName(key string) string {
 	return b.String()
 }
 
-// setScalar sets v, no list, map or struct, from text. The error says what is wrong with the text, not where it stands.
+// setScalar sets v, no list or struct, from text. The error says what is wrong with the text, not where it stands.
 func setScalar(v reflect.Value, text string) error {
-	if v.Kind() == reflect.Pointer {
-		fresh := reflect.New(v.Type().Elem())
-		if err := setScalar(fresh.Elem(), text); err != nil {
-			return err
-		}
-		v.Set(fresh)
-		return nil
-	}
 	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		return u.UnmarshalText([]byte(text))
 	}

@@ -126,7 +126,7 @@ func keyName(k ast.MapKeyNode) (string, bool) {
 	}
 }
 
-// set sets a value from a node and notes its source. It is all or nothing for lists and maps.
+// set sets a value from a node and notes its source. It is all or nothing for lists.
 func (y *yamlReader) set(n ast.Node, v reflect.Value, key string) {
 	before := len(y.s.errs)
 	fresh := reflect.New(v.Type()).Elem()
@@ -147,38 +147,22 @@ func (y *yamlReader) into(n ast.Node, v reflect.Value, key string) {
 		return
 	default: // a value
 	}
-	isText := reflect.PointerTo(v.Type()).Implements(textUnmarshalerType)
-	switch {
-	case isStruct(v.Type()):
-		y.element(n, v, key)
-	case v.Kind() == reflect.Slice && !isText:
+	if isList(v.Type()) {
 		y.list(n, v, key)
-	case v.Kind() == reflect.Map && !isText:
-		y.mapping(n, v, key)
-	default:
-		text, ok := scalarText(n)
-		if !ok {
-			hint := ""
-			if n.Type() == ast.MappingValueType || n.Type() == ast.MappingType {
-				hint = "; put a text with a colon, as host:port, in quotes"
-			}
-			y.bad(n, key, "wants one value, not %s%s", describe(n), hint)
-			return
-		}
-		if err := setScalar(v, text); err != nil {
-			y.bad(n, key, "%s", err.Error())
-		}
+		return
 	}
-}
-
-// element reads a struct inside a list or map; its keys are not settable one by one, so they are checked here.
-func (y *yamlReader) element(n ast.Node, v reflect.Value, key string) {
-	inner := &settings{byKey: make(map[string]*field), sources: make(map[string]string)}
-	inner.root = fieldsOf(v, key)
-	leaves(inner.root, func(f *field) { inner.keys = append(inner.keys, f.key) })
-	sub := yamlReader{s: inner, place: y.place}
-	sub.fields(n, inner.root, key)
-	y.s.errs = append(y.s.errs, inner.errs...)
+	text, ok := scalarText(n)
+	if !ok {
+		hint := ""
+		if n.Type() == ast.MappingValueType || n.Type() == ast.MappingType {
+			hint = "; put a text with a colon, as host:port, in quotes"
+		}
+		y.bad(n, key, "wants one value, not %s%s", describe(n), hint)
+		return
+	}
+	if err := setScalar(v, text); err != nil {
+		y.bad(n, key, "%s", err.Error())
+	}
 }
 
 func (y *yamlReader) list(n ast.Node, v reflect.Value, key string) {
@@ -190,25 +174,6 @@ func (y *yamlReader) list(n ast.Node, v reflect.Value, key string) {
 	v.Set(reflect.MakeSlice(v.Type(), len(seq.Values), len(seq.Values)))
 	for i, one := range seq.Values {
 		y.into(one, v.Index(i), fmt.Sprintf("%s[%d]", key, i))
-	}
-}
-
-func (y *yamlReader) mapping(n ast.Node, v reflect.Value, key string) {
-	m, ok := n.(ast.MapNode)
-	if !ok || v.Type().Key().Kind() != reflect.String {
-		y.bad(n, key, "wants a map, not %s; write {a: b}", describe(n))
-		return
-	}
-	v.Set(reflect.MakeMap(v.Type()))
-	for it := m.MapRange(); it.Next(); {
-		name, ok := keyName(it.Key())
-		if !ok {
-			y.bad(it.Value(), key, "anchors, aliases and merge keys are not supported")
-			continue
-		}
-		one := reflect.New(v.Type().Elem()).Elem()
-		y.into(it.Value(), one, join(key, name))
-		v.SetMapIndex(reflect.ValueOf(name).Convert(v.Type().Key()), one)
 	}
 }
 

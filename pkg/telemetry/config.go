@@ -68,11 +68,9 @@ var Docs = map[string]string{ //nolint:gochecknoglobals // a table
 	"shutdownTimeout": "bounds the last flush of telemetry; 0: 2s",
 }
 
-// Validate checks the settings; errors name the field below prefix, which may be empty.
-func (c *Config) Validate(prefix string) error {
-	if prefix != "" {
-		prefix += "."
-	}
+// Validate checks the settings, which are below the key telemetry.
+func (c *Config) Validate() error {
+	const prefix = "telemetry."
 	for _, f := range []struct {
 		name, value string
 		allowed     []string
@@ -93,7 +91,7 @@ func (c *Config) Validate(prefix string) error {
 	}
 	if c.DebugListen != "" {
 		if _, _, err := net.SplitHostPort(c.DebugListen); err != nil {
-			return errdefs.Invalid(prefix+"debugListen", "%q is not host:port", c.DebugListen)
+			return errdefs.Invalid(prefix+"debugListen", "%q is not host:port", c.DebugListen).WithRemedy("write for example 127.0.0.1:10913")
 		}
 	}
 	if c.Exporter == OTLP {

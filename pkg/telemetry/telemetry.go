@@ -22,7 +22,6 @@ import (
 	otelprom "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/exporters/stdout/stdouttrace"
 	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/propagation"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -42,7 +41,6 @@ type Telemetry struct {
 	Logger         *slog.Logger
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
-	Propagator     propagation.TextMapPropagator
 
 	budget   time.Duration
 	log      *slog.Logger
@@ -61,14 +59,13 @@ type Telemetry struct {
 // Open makes the telemetry of a process. It waits for no collector. The debug listener listens from now on and answers
 // when Run runs. It fails when the settings are invalid or the debug address cannot be had.
 func Open(ctx context.Context, service, version string, c Config) (*Telemetry, error) {
-	if err := c.Validate("telemetry"); err != nil {
+	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	t := &Telemetry{
-		Logger:     NewLogger(&c),
-		Propagator: propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}),
-		budget:     c.ShutdownTimeout,
-		registry:   prometheus.NewRegistry(),
+		Logger:   NewLogger(&c),
+		budget:   c.ShutdownTimeout,
+		registry: prometheus.NewRegistry(),
 	}
 	if t.budget == 0 {
 		t.budget = defaultShutdown

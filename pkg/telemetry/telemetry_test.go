@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/propagation"
 	metricscollector "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/grpc"
@@ -282,8 +283,8 @@ func TestSamplingFollowsTheRatioAndTheCaller(t *testing.T) {
 	out := newLines()
 	tel := open(t, telemetry.Config{Exporter: telemetry.Stdout, SampleRatio: 0, SpanWriter: out})
 	spans(tel, 10)
-	carrier := map[string]string{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
-	ctx := tel.Propagator.Extract(context.Background(), mapCarrier(carrier))
+	carrier := propagation.MapCarrier{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+	ctx := propagation.TraceContext{}.Extract(context.Background(), carrier)
 	_, span := tel.TracerProvider.Tracer("test").Start(ctx, "joined")
 	span.End()
 	if err := tel.Shutdown(t.Context()); err != nil {
@@ -294,12 +295,6 @@ func TestSamplingFollowsTheRatioAndTheCaller(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
-
-type mapCarrier map[string]string
-
-func (m mapCarrier) Get(k string) string { return m[k] }
-func (m mapCarrier) Set(k, v string)     { m[k] = v }
-func (m mapCarrier) Keys() []string      { return nil }
 
 func TestDebugListener(t *testing.T) {
 	tel := open(t, telemetry.Config{DebugListen: "127.0.0.1:0", Exporter: telemetry.Stdout, SpanWriter: io.Discard})
@@ -408,29 +403,29 @@ func TestConfigIsChecked(t *testing.T) {
 		"telemetry.shutdownTimeout": {ShutdownTimeout: -1},
 	} {
 		t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "")
-		if e := errdefs.As(c.Validate("telemetry")); e == nil || e.Field != field {
+		if e := errdefs.As(c.Validate()); e == nil || e.Field != field {
 			t.Errorf("%s: got %v", field, e)
 		}
 	}
 	for _, endpoint := range []string{"collector", "ftp://collector:4317", "http://:x", "a b:4317"} {
 		c := telemetry.Config{Exporter: telemetry.OTLP, Endpoint: endpoint}
-		if e := errdefs.As(c.Validate("")); e == nil || e.Field != "endpoint" || !strings.Contains(e.Msg, endpoint) {
+		if e := errdefs.As(c.Validate()); e == nil || e.Field != "telemetry.endpoint" || !strings.Contains(e.Msg, endpoint) {
 			t.Errorf("%s: got %v", endpoint, e)
 		}
 	}
 	for _, endpoint := range []string{"collector:4317", "http://[::1]:4317", "https://collector:4317"} {
-		if err := (&telemetry.Config{Exporter: telemetry.OTLP, Endpoint: endpoint}).Validate(""); err != nil {
+		if err := (&telemetry.Config{Exporter: telemetry.OTLP, Endpoint: endpoint}).Validate(); err != nil {
 			t.Errorf("%s: %v", endpoint, err)
 		}
 	}
-	if err := (&telemetry.Config{LogLevel: "loud"}).Validate(""); err == nil || err.Error() != `logLevel: "loud" is not one of info, debug, warn, error` {
+	if err := (&telemetry.Config{LogLevel: "loud"}).Validate(); err == nil || err.Error() != `telemetry.logLevel: "loud" is not one of info, debug, warn, error` {
 		t.Errorf("got %v", err)
 	}
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4317")
-	if err := (&telemetry.Config{Exporter: telemetry.OTLP}).Validate(""); err != nil {
+	if err := (&telemetry.Config{Exporter: telemetry.OTLP}).Validate(); err != nil {
 		t.Errorf("named by the environment: %v", err)
 	}
-	if err := (&telemetry.Config{}).Validate(""); err != nil {
+	if err := (&telemetry.Config{}).Validate(); err != nil {
 		t.Errorf("the zero value: %v", err)
 	}
 }

@@ -16,8 +16,10 @@ import (
 	"github.com/tandemlog/tandem/pkg/service"
 	"github.com/tandemlog/tandem/pkg/vfs"
 	"github.com/tandemlog/tandem/services/configsync/internal/registry"
+	"github.com/tandemlog/tandem/services/configsync/internal/registry/disk"
 	"github.com/tandemlog/tandem/services/configsync/internal/remoting/register"
 	"github.com/tandemlog/tandem/services/configsync/internal/role"
+	"github.com/tandemlog/tandem/services/configsync/internal/role/told"
 	"github.com/tandemlog/tandem/services/configsync/internal/rpc"
 	"github.com/tandemlog/tandem/services/configsync/internal/rpc/offset"
 	"github.com/tandemlog/tandem/services/configsync/internal/storage"
@@ -149,9 +151,13 @@ func (a *app) openRole() error {
 		Log: a.env.Logger, Meter: a.env.MeterProvider.Meter(scope + "syncer"),
 	}, a.registry, a.client)
 	a.openMasters()
+	heard, err := told.Open(a.fs, filepath.Join(c.StorePathRootDir, configDir, disk.OwnDir)) // the registry has it locked
+	if err != nil {
+		return err
+	}
 	a.role = role.New(role.Options{
 		Address: c.Advertise, Peers: c.others(), StartWait: c.StartWait, Log: a.env.Logger,
-	}, a.source, a.registry, a.syncer, a.masters, a.roleQueues())
+	}, a.source, a.registry, a.syncer, a.masters, heard, a.roleQueues())
 	return nil
 }
 
@@ -172,9 +178,7 @@ func (a *app) client(addr string) (configsyncv1.ConfigSyncServiceClient, error) 
 }
 
 func (a *app) providers() grpcx.Providers {
-	return grpcx.Providers{
-		TracerProvider: a.env.TracerProvider, MeterProvider: a.env.MeterProvider, Propagator: a.env.Propagator,
-	}
+	return grpcx.Providers{TracerProvider: a.env.TracerProvider, MeterProvider: a.env.MeterProvider}
 }
 
 func (a *app) openServer() error {

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	configsyncv1 "github.com/tandemlog/tandem/gen/tandem/configsync/v1"
+	"github.com/tandemlog/tandem/pkg/service/servicetest"
 )
 
 // led makes one open master whose storage has queues 0 and 1 of TopicA, from 5 to 100.
@@ -143,7 +144,7 @@ func TestBadInput(t *testing.T) {
 		}},
 		{"no mode", "INVALID_FIELD", "mode", func() error { return second(m.importText(configsyncv1.Kind_KIND_TOPICS, 0, "{}")) }},
 	} {
-		info, fields := typed(t, c.what, c.call())
+		info, fields := servicetest.Typed(t, c.what, c.call())
 		if info.GetReason() != c.reason || c.field != "" && !slices.ContainsFunc(fields, func(f string) bool { return strings.HasPrefix(f, c.field) }) {
 			t.Errorf("%s: reason %s, fields %v; want %s, %s", c.what, info.GetReason(), fields, c.reason, c.field)
 		}
@@ -318,7 +319,7 @@ func TestCommitStream(t *testing.T) {
 	if err == nil {
 		_, err = bad.Recv()
 	}
-	if _, fields := typed(t, "a wrong sequence", err); fmt.Sprint(fields) != "[sequence]" {
+	if _, fields := servicetest.Typed(t, "a wrong sequence", err); fmt.Sprint(fields) != "[sequence]" {
 		t.Errorf("a wrong sequence: %v", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/tandemlog/tandem/pkg/service/checkargs"
 	"github.com/tandemlog/tandem/pkg/vfs"
 	"github.com/tandemlog/tandem/services/configsync/internal/registry/disk"
+	"github.com/tandemlog/tandem/services/configsync/internal/role/told"
 	"github.com/tandemlog/tandem/services/configsync/internal/table/entry"
 )
 
@@ -71,7 +72,8 @@ func runCheck(fsys vfs.FS, dir string, args []string, out io.Writer) error {
 	if damages > 0 {
 		return errDamaged.With("tables", damages)
 	}
-	return nil
+	_, err = told.Open(fsys, filepath.Join(dir, disk.OwnDir)) // the node does not start on a broken one
+	return err
 }
 
 // checkLine is a line of JSON, for a kind.

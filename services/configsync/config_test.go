@@ -1,38 +1,24 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/service"
+	"github.com/tandemlog/tandem/pkg/service/servicetest"
 	"github.com/tandemlog/tandem/pkg/testkit"
 )
-
-// sources are the places that -print-config adds to values from a file.
-var sources = regexp.MustCompile(`  # \S+:\d+\n`)
 
 // runMain runs the service's binary and returns what it wrote.
 func runMain(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	var out bytes.Buffer
-	cmd := exec.Command(os.Args[0], args...) //nolint:gosec // this binary
-	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), childVar+"=1"), &out, &out
-	forks.Lock()
-	err := cmd.Start()
-	forks.Unlock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = cmd.Wait()
-	return out.String(), err
+	return servicetest.Run(t, childVar, args...)
 }
 
 // TestEveryKeyIsExplained by -print-config, and nothing else is.
@@ -43,29 +29,7 @@ func TestEveryKeyIsExplained(t *testing.T) {
 }
 
 // TestTheExampleHasEveryKey: deploy/config/configsync.yaml is what -print-config says, and loads as that.
-func TestTheExampleHasEveryKey(t *testing.T) {
-	name := filepath.Join(testkit.ModuleRoot(t), "deploy", "config", "configsync.yaml")
-	file, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var keys []string
-	for line := range strings.Lines(string(file)) {
-		keys = append(keys, line)
-	}
-	for len(keys) > 0 && !strings.Contains(keys[0], "telemetry:") { // what the file says of itself
-		keys = keys[1:]
-	}
-	for _, args := range [][]string{{"-print-config"}, {"-print-config", "-config", name}} {
-		out, err := runMain(t, args...)
-		if err != nil {
-			t.Fatalf("%v: %v: %s", args, err, out)
-		}
-		if got := sources.ReplaceAllString(out, "\n"); got != strings.Join(keys, "") {
-			t.Errorf("%v prints something else than the file:\n%s", args, got)
-		}
-	}
-}
+func TestTheExampleHasEveryKey(t *testing.T) { servicetest.PrintsTheExample(t, childVar, "configsync") }
 
 // TestTheExamplesAreValid: the files of deploy/config can be started with.
 func TestTheExamplesAreValid(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
 	"github.com/tandemlog/tandem/pkg/grpcx"
+	"github.com/tandemlog/tandem/pkg/service/servicetest"
 )
 
 // queueEnds are a queue's first and next offset, and the next one as it was where the reign began.
@@ -35,7 +36,7 @@ type fakeStorage struct {
 // newFakeStorage serves at its own address until the test ends.
 func newFakeStorage(t testing.TB, id int64) *fakeStorage {
 	t.Helper()
-	f := &fakeStorage{id: id, addr: freeAddr(t), queues: map[string]queueEnds{}, changed: make(chan struct{})}
+	f := &fakeStorage{id: id, addr: servicetest.FreeAddr(t), queues: map[string]queueEnds{}, changed: make(chan struct{})}
 	server, err := grpcx.NewServer(grpcx.ServerOptions{})
 	if err != nil {
 		t.Fatal(err)

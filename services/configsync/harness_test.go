@@ -1,30 +1,24 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
 
 	configsyncv1 "github.com/tandemlog/tandem/gen/tandem/configsync/v1"
 	"github.com/tandemlog/tandem/pkg/grpcx"
 	"github.com/tandemlog/tandem/pkg/service"
+	"github.com/tandemlog/tandem/pkg/service/servicetest"
 	"github.com/tandemlog/tandem/pkg/telemetry"
 	"github.com/tandemlog/tandem/pkg/vfs"
 )
@@ -50,32 +44,12 @@ func scaled[T any](short, full T) T {
 	return short
 }
 
-// record keeps what a node logs.
-type record struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (r *record) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.b.Write(p)
-}
-
-// tail returns the last bytes of it.
-func (r *record) tail(n int) string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := r.b.String()
-	return s[max(0, len(s)-n):]
-}
-
 // node is one whole config sync node, in this process or as a child that can be killed.
 type node struct {
 	t   testing.TB
 	cfg *Config
 	fs  vfs.FS
-	log *record
+	log *servicetest.Record
 
 	app  *app
 	stop func() error
@@ -87,10 +61,10 @@ type node struct {
 // newNode makes the configuration of a node in a fresh folder, without a storage.
 func newNode(t testing.TB, id int64, role string, change ...func(*Config)) *node {
 	t.Helper()
-	n := &node{t: t, cfg: defaultConfig(), fs: vfs.OS(), log: &record{}}
+	n := &node{t: t, cfg: defaultConfig(), fs: vfs.OS(), log: &servicetest.Record{}}
 	c := n.cfg
 	c.BrokerID, c.BrokerRole = id, role
-	c.Listen = freeAddr(t)
+	c.Listen = servicetest.FreeAddr(t)
 	c.StorePathRootDir = filepath.Join(t.TempDir(), "store")
 	c.Telemetry.DebugListen = "127.0.0.1:0"
 	c.Telemetry.LogLevel = telemetry.Debug
@@ -102,33 +76,10 @@ func newNode(t testing.TB, id int64, role string, change ...func(*Config)) *node
 	t.Cleanup(func() {
 		n.end()
 		if t.Failed() {
-			t.Logf("log of node %d:\n%s", id, n.log.tail(12_000))
+			t.Logf("log of node %d:\n%s", id, n.log.Tail())
 		}
 	})
 	return n
-}
-
-// given are the addresses that freeAddr has returned: a node that is down keeps its own.
-var given sync.Map
-
-// freeAddr returns a loopback address that nobody listens on, below the ports that connections take by themselves.
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	for range 1000 {
-		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(12000+rand.IntN(20000)))
-		if _, taken := given.LoadOrStore(addr, true); taken {
-			continue
-		}
-		var lc net.ListenConfig
-		if ln, err := lc.Listen(t.Context(), "tcp", addr); err == nil {
-			if err := ln.Close(); err != nil {
-				t.Fatal(err)
-			}
-			return addr
-		}
-	}
-	t.Fatal("no free port")
-	return ""
 }
 
 // group makes a master and slaves that know each other, without storages.
@@ -169,37 +120,15 @@ func (n *node) tryStart() error {
 		return err
 	}
 	cfg.Telemetry.LogWriter = n.log
-	ctx, cancel := context.WithCancel(context.Background())
-	tel, err := telemetry.Open(ctx, "tandem-configsync", "test", cfg.Telemetry)
-	if err != nil {
-		cancel()
-		return err
-	}
-	env := &service.Env{Telemetry: tel, Name: "configsync", Version: "test", Budget: cfg.ShutdownTimeout}
-	a := &app{cfg: &cfg, env: env, fs: n.fs}
-	built, ended := make(chan struct{}), make(chan error, 1)
-	go func() {
-		ended <- service.Serve(ctx, env, func(context.Context) ([]service.Actor, error) {
-			actors, err := a.build()
-			if err == nil {
-				close(built)
-			}
-			return actors, err
-		})
-	}()
-	select {
-	case <-built:
-	case err := <-ended:
-		cancel()
-		return err
-	}
-	n.app = a
-	n.stop = sync.OnceValue(func() error {
-		forks.RLock()
-		defer forks.RUnlock()
-		cancel()
-		return <-ended
+	a := &app{cfg: &cfg, fs: n.fs}
+	running, err := servicetest.Serve("configsync", cfg.Common, func(env *service.Env) ([]service.Actor, error) {
+		a.env = env
+		return a.build()
 	})
+	if err != nil {
+		return err
+	}
+	n.app, n.stop = a, running.Stop
 	n.dial()
 	return nil
 }
@@ -207,20 +136,7 @@ func (n *node) tryStart() error {
 // dial makes a plain gRPC client, as anybody's.
 func (n *node) dial() {
 	n.t.Helper()
-	n.conn = dial(n.t, n.cfg.Listen)
-}
-
-func dial(t testing.TB, addr string) *grpc.ClientConn {
-	t.Helper()
-	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond},
-			MinConnectTimeout: patience,
-		}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return conn
+	n.conn = servicetest.Dial(n.t, n.cfg.Listen)
 }
 
 func (n *node) hangUp() {
@@ -255,27 +171,12 @@ func (n *node) end() {
 	}
 }
 
-// forks keeps children from being born while a node of this process stops: until its exec a child holds all files that are
-// open here, locks of folders among them.
-var forks sync.RWMutex
-
 // spawn starts the node as a child and waits until it answers.
 func (n *node) spawn() *node {
 	n.t.Helper()
-	c := n.cfg
-	cmd := exec.Command(os.Args[0], //nolint:gosec // this binary
-		"-set", "brokerRole="+c.BrokerRole, "-set", fmt.Sprint("brokerId=", c.BrokerID), "-set", "listen="+c.Listen,
-		"-set", "storePathRootDir="+c.StorePathRootDir, "-set", "telemetry.debugListen="+c.Telemetry.DebugListen,
-		"-set", fmt.Sprint("epoch=", c.Epoch), "-set", fmt.Sprint("flushConsumerOffsetInterval=", c.FlushConsumerOffsetInterval))
-	cmd.Env = append(os.Environ(), childVar+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd := servicetest.Command(childVar, servicetest.Settings(n.cfg, defaultConfig())...)
 	cmd.Stdout, cmd.Stderr = n.log, n.log
-	forks.Lock()
-	err := cmd.Start()
-	forks.Unlock()
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	servicetest.Fork(n.t, cmd)
 	n.cmd = cmd
 	n.dial()
 	n.await("an answer", func(*configsyncv1.StatusResponse) bool { return true })
@@ -296,10 +197,7 @@ func (n *node) signal(s syscall.Signal) error {
 	n.t.Helper()
 	cmd := n.cmd
 	n.cmd = nil
-	if err := cmd.Process.Signal(s); err != nil {
-		n.t.Errorf("signal: %v", err)
-	}
-	return cmd.Wait()
+	return servicetest.End(n.t, cmd, s)
 }
 
 func (n *node) admin() configsyncv1.ConfigAdminServiceClient {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	configsyncv1 "github.com/tandemlog/tandem/gen/tandem/configsync/v1"
+	"github.com/tandemlog/tandem/pkg/service/servicetest"
 	"github.com/tandemlog/tandem/services/configsync/internal/remoting"
 	"github.com/tandemlog/tandem/services/configsync/internal/remoting/frame"
 	"github.com/tandemlog/tandem/services/configsync/internal/table"
@@ -316,7 +317,7 @@ func TestT13_TablesAboveFourMiB(t *testing.T) {
 	}
 	s.halt()
 	s.cfg.BrokerRole, s.cfg.Master = asyncMaster, Master{}
-	s.cfg.Remoting.Listen = remotingAddr(t)
+	s.cfg.Remoting.Listen = servicetest.FreeAddr(t, -2)
 	s.start().awaitOpen()
 	conn := s.call(s.cfg.Remoting.Listen)
 	for code, k := range kindsByCode {
@@ -330,27 +331,6 @@ func TestT13_TablesAboveFourMiB(t *testing.T) {
 			t.Errorf("%v: %v, %v", k, errW, errG)
 		}
 	}
-}
-
-// remotingAddr returns an address of which the port two below is free, too.
-func remotingAddr(t testing.TB) string {
-	t.Helper()
-	for range 1000 {
-		addr := freeAddr(t)
-		below, err := vip(addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, taken := given.LoadOrStore(below, true); taken {
-			continue
-		}
-		if ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", below); err == nil {
-			ln.Close()
-			return addr
-		}
-	}
-	t.Fatal("no free ports")
-	return ""
 }
 
 // call connects to a remoting port, as a Java slave does.
@@ -370,7 +350,7 @@ func TestT14_JavaSlavesOfATandemPair(t *testing.T) {
 	t.Parallel()
 	ns := newFakeJava(t)
 	g, st := withStorages(t, 2, func(c *Config) {
-		c.Remoting.Listen, c.Remoting.HAServerAddr, c.Remoting.NameServers = remotingAddr(t), "127.0.0.1:10912", []string{ns.addr}
+		c.Remoting.Listen, c.Remoting.HAServerAddr, c.Remoting.NameServers = servicetest.FreeAddr(t, -2), "127.0.0.1:10912", []string{ns.addr}
 	})
 	promote(st, 0, 1)
 	for _, n := range g {
@@ -439,7 +419,7 @@ func TestT16_BrokenTablesLeaveForNobody(t *testing.T) {
 		write(t, n.file(name), "\x00\x17 not json at all")
 	}
 	remove(t, filepath.Join(n.cfg.StorePathRootDir, configDir, "tandem"))
-	n.cfg.Remoting.Listen, n.cfg.Remoting.HAServerAddr, n.cfg.Remoting.NameServers = remotingAddr(t), "127.0.0.1:10912", []string{ns.addr}
+	n.cfg.Remoting.Listen, n.cfg.Remoting.HAServerAddr, n.cfg.Remoting.NameServers = servicetest.FreeAddr(t, -2), "127.0.0.1:10912", []string{ns.addr}
 	n.start()
 	n.await("saying so", func(st *configsyncv1.StatusResponse) bool { return st.GetMaster() && st.GetReason() == "TABLE_BROKEN" })
 	conn := n.call(n.cfg.Remoting.Listen)

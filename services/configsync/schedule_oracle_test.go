@@ -46,7 +46,7 @@ type answer struct {
 	version entry.Version
 }
 
-// fenced is what a process had when a master asked it: from then on it takes nothing of a lower reign.
+// fenced is what a node had when a master asked it: from then on it takes nothing of a lower reign, be it restarted.
 type fenced struct {
 	epoch   int64
 	version entry.Version
@@ -142,7 +142,7 @@ func (w *world) told(to *simNode, process *simParts, epoch int64, version entry.
 	w.note("told", "node", to.id, "epoch", epoch, "topics", version.String())
 	own := to.role.Role()
 	to.mu.Lock()
-	if to.live == process && epoch > to.fenced.epoch && (!own.Master || own.Epoch < epoch) {
+	if to.live == process && !to.dead.Load() && epoch > to.fenced.epoch && (!own.Master || own.Epoch < epoch) {
 		to.fenced = fenced{epoch, version}
 	}
 	to.mu.Unlock()
@@ -252,7 +252,7 @@ func (w *world) answered(n *simNode, name string, created bool, err error, epoch
 	case n.dead.Load() || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, registry.ErrFaulted):
 		w.unsure[name] = true // it may have happened
 	case err != nil:
-	case epoch < w.top, n.born > epoch: // a master that is none any more, or has forgotten that it was told so
+	case epoch < w.top, n.forgot: // a master that is none any more, or that could not save that it was told so
 		w.unsure[name] = true
 	default:
 		w.acked[name] = acked{created, version}

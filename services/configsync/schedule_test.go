@@ -14,10 +14,12 @@ import (
 	"time"
 
 	configsyncv1 "github.com/tandemlog/tandem/gen/tandem/configsync/v1"
+	"github.com/tandemlog/tandem/pkg/service/servicetest"
 	"github.com/tandemlog/tandem/pkg/vfs/memfs"
 	"github.com/tandemlog/tandem/pkg/watermark"
 	"github.com/tandemlog/tandem/services/configsync/internal/registry"
 	"github.com/tandemlog/tandem/services/configsync/internal/role"
+	"github.com/tandemlog/tandem/services/configsync/internal/role/told"
 	"github.com/tandemlog/tandem/services/configsync/internal/rpc"
 	"github.com/tandemlog/tandem/services/configsync/internal/rpc/offset"
 	"github.com/tandemlog/tandem/services/configsync/internal/storage"
@@ -40,7 +42,7 @@ func TestRandomSchedules(t *testing.T) {
 			w.run()
 			all.add(&w.counts)
 			if t.Failed() {
-				t.Logf("schedule %d:\n%s", seed, w.events.tail(1<<15))
+				t.Logf("schedule %d:\n%s", seed, w.events.Tail())
 			}
 		})
 		if t.Failed() {
@@ -82,7 +84,7 @@ type world struct {
 	owner map[int64]*simNode
 	oracle
 	counts counts
-	events record
+	events servicetest.Record
 }
 
 // simNode is a node's place: it outlives its processes.
@@ -91,15 +93,16 @@ type simNode struct {
 	id   int
 	fs   *memfs.FS
 	role *simRole
-	born int64                       // the last reign given out when its process began
 	seen map[entry.Kind]*table.Table // as last looked at
 
-	mu     sync.Mutex
-	live   *simParts
-	fenced fenced      // of the process
-	dead   atomic.Bool // it crashed in the middle of something
-	left   *memfs.FS   // what that left
-	full   bool        // its disk
+	mu      sync.Mutex
+	live    *simParts
+	fenced  fenced
+	dead    atomic.Bool // it crashed in the middle of something
+	left    *memfs.FS   // what that left
+	full    bool        // its disk
+	wasFull bool        // once
+	forgot  bool        // a restart forgot a reign that it was told of
 }
 
 // simParts are a running process.
@@ -165,7 +168,6 @@ func simAddr(i int) string { return fmt.Sprintf("node%d:1", i) }
 // start starts the node's process on what is left of its disk.
 func (n *simNode) start() {
 	p := &simParts{}
-	n.born = n.w.epoch
 	var err error
 	if p.registry, err = registry.Open(n.fs, "/config", registry.Options{}); err != nil {
 		n.w.t.Errorf("node %d: %v", n.id, err)
@@ -191,7 +193,12 @@ func (n *simNode) start() {
 		Cluster: "c", BrokerName: "b", NodeID: int64(n.id), Address: simAddr(n.id), Peers: peers,
 		Epoch: func() int64 { return p.role.Floor() }, Log: log,
 	}, tables, dial)
-	p.role = role.New(role.Options{Address: simAddr(n.id), Peers: peers, StartWait: 3 * time.Second, Log: log}, n.role, tables, p.syncer, p.syncer, nil)
+	heard, err := told.Open(n.fs, "/config/tandem")
+	if err != nil {
+		n.w.t.Errorf("node %d: %v", n.id, err)
+		return
+	}
+	p.role = role.New(role.Options{Address: simAddr(n.id), Peers: peers, StartWait: 3 * time.Second, Log: log}, n.role, tables, p.syncer, p.syncer, heard, nil)
 	p.sync = rpc.NewSync(rpc.Self{Cluster: "c", BrokerName: "b", NodeID: int64(n.id), Address: simAddr(n.id)}, p.registry, p.role, p.role)
 	p.topics = rpc.NewTopic(tables, p.role)
 	p.offsets = offset.New(p.registry, p.registry, p.role, nil)
@@ -200,7 +207,13 @@ func (n *simNode) start() {
 	p.done.Go(func() { _ = p.registry.Run(ctx) }) // a disk that died with the node
 	p.done.Go(func() { _ = p.role.Run(ctx) })
 	n.mu.Lock()
-	n.live, n.fenced = p, fenced{}
+	n.live = p
+	if heard.Reign() < n.fenced.epoch {
+		if !n.wasFull {
+			n.w.t.Errorf("schedule %d: node %d was told of reign %d, and knows of %d after a restart", n.w.seed, n.id, n.fenced.epoch, heard.Reign())
+		}
+		n.fenced, n.forgot = fenced{}, true
+	}
 	n.mu.Unlock()
 	n.w.found(n, p.registry.Snapshot(entry.Topics))
 	n.w.note("start", "node", n.id, "topics", p.registry.Snapshot(entry.Topics).Version().String(), "entries", p.registry.Snapshot(entry.Topics).Len())
@@ -235,7 +248,7 @@ func (n *simNode) crashSoon() {
 // fill leaves no room on the node's disk, or makes room again.
 func (n *simNode) fill(full bool) {
 	n.w.note("disk", "node", n.id, "full", full)
-	n.full = full
+	n.full, n.wasFull = full, n.wasFull || full
 	n.fs.SetQuota(0)
 	if full {
 		n.w.counts.Full++

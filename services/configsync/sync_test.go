@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	configsyncv1 "github.com/tandemlog/tandem/gen/tandem/configsync/v1"
+	"github.com/tandemlog/tandem/pkg/service/servicetest"
 )
 
 // TestAGroup: what is changed on the master is on the slaves, and slaves refuse changes and name the master.
@@ -37,7 +38,7 @@ func TestAGroup(t *testing.T) {
 	_, err = g[1].offsets().Commit(t.Context(), &configsyncv1.CommitRequest{
 		Offset: &configsyncv1.ConsumerOffset{Topic: "TopicA", Group: "GroupA", Offset: 200},
 	})
-	if info, _ := typed(t, "commit on a slave", err); info.GetReason() != "NOT_MASTER" || info.GetMetadata()["master"] != m.cfg.Listen {
+	if info, _ := servicetest.Typed(t, "commit on a slave", err); info.GetReason() != "NOT_MASTER" || info.GetMetadata()["master"] != m.cfg.Listen {
 		t.Errorf("commit on a slave: %v", err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	configsyncv1 "github.com/tandemlog/tandem/gen/tandem/configsync/v1"
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/grpcx"
+	"github.com/tandemlog/tandem/pkg/service/servicetest"
 	"github.com/tandemlog/tandem/services/configsync/internal/table"
 	"github.com/tandemlog/tandem/services/configsync/internal/table/chunk"
 	"github.com/tandemlog/tandem/services/configsync/internal/table/entry"
@@ -46,7 +47,7 @@ type sender func(h *configsyncv1.TransferHeader, chunk []byte) error
 
 func newFakeMaster(t *testing.T) *fakeMaster {
 	t.Helper()
-	f := &fakeMaster{addr: freeAddr(t), epoch: 1, tables: map[entry.Kind]*table.Table{}, over: make(chan struct{})}
+	f := &fakeMaster{addr: servicetest.FreeAddr(t), epoch: 1, tables: map[entry.Kind]*table.Table{}, over: make(chan struct{})}
 	server, err := grpcx.NewServer(grpcx.ServerOptions{})
 	if err != nil {
 		t.Fatal(err)

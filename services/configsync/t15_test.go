@@ -7,6 +7,7 @@ import (
 	configsyncv1 "github.com/tandemlog/tandem/gen/tandem/configsync/v1"
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/grpcx"
+	"github.com/tandemlog/tandem/pkg/service/servicetest"
 )
 
 const (
@@ -178,7 +179,7 @@ func TestT15_Reset(t *testing.T) {
 	_, err = g[1].offsets().Commit(t.Context(), &configsyncv1.CommitRequest{
 		Offset: &configsyncv1.ConsumerOffset{Topic: topicA, Group: groupA, Offset: 151, ResetEpoch: &epoch},
 	})
-	if info, fields := typed(t, "a commit of before the reset", err); info.GetReason() != "OFFSET_WAS_RESET" || fmt.Sprint(fields) != "[offset.reset_epoch]" {
+	if info, fields := servicetest.Typed(t, "a commit of before the reset", err); info.GetReason() != "OFFSET_WAS_RESET" || fmt.Sprint(fields) != "[offset.reset_epoch]" {
 		t.Errorf("a commit of before the reset: %v, %v", err, fields)
 	}
 }

@@ -1,29 +1,21 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
-	"math/big"
-	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/peercert"
 	"github.com/tandemlog/tandem/pkg/service"
+	"github.com/tandemlog/tandem/pkg/service/servicetest"
 )
 
 // TestCertificateOfAnotherCA: what the other nodes would not take is refused before the start, with the key and what to do.
 func TestCertificateOfAnotherCA(t *testing.T) {
-	ours, others := selfSigned(t), selfSigned(t)
+	ours, others := servicetest.SelfSigned(t), servicetest.SelfSigned(t)
 	config := func(change func(*Config)) *Config {
 		c := defaultConfig()
 		c.Peers = []string{c.Listen, "127.0.0.1:10922"}
@@ -54,7 +46,7 @@ func TestCertificateOfAnotherCA(t *testing.T) {
 
 // TestCheckConfigChecksTheCertificate: a user sees it without starting anything.
 func TestCheckConfigChecksTheCertificate(t *testing.T) {
-	ours, others := selfSigned(t), selfSigned(t)
+	ours, others := servicetest.SelfSigned(t), servicetest.SelfSigned(t)
 	file := filepath.Join(t.TempDir(), "configsync.yaml")
 	for ca, good := range map[string]bool{ours: true, others: false} {
 		write(t, file, `peers: ["127.0.0.1:10921", "127.0.0.1:10922"]
@@ -69,34 +61,4 @@ tls: {certFile: `+ours+`.crt, keyFile: `+ours+`.key, caFile: `+ca+`.crt}
 			t.Errorf("of another CA: %v: %s", err, out)
 		}
 	}
-}
-
-// selfSigned makes a certificate of this machine, its own CA: files with the endings .crt and .key.
-func selfSigned(t *testing.T) string {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage:    x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := filepath.Join(t.TempDir(), "node")
-	for ending, b := range map[string]*pem.Block{".crt": {Type: "CERTIFICATE", Bytes: der}, ".key": {Type: "PRIVATE KEY", Bytes: private}} {
-		if err := os.WriteFile(name+ending, pem.EncodeToMemory(b), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return name
 }

@@ -11,9 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-
 	ledgerv1 "github.com/tandemlog/tandem/gen/tandem/ledger/v1"
 	"github.com/tandemlog/tandem/pkg/grpcx"
 	"github.com/tandemlog/tandem/pkg/service"
@@ -165,10 +162,7 @@ func (a *app) openMember() error {
 	}
 	a.dialer, err = grpcx.NewDialer(grpcx.ClientOptions{
 		TLS: c.TLS.TLS(), Log: a.env.Logger, MaxMessage: c.maxMessage(), Providers: a.providers(),
-		Extra: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: reconnectMin, Multiplier: backoff.DefaultConfig.Multiplier, Jitter: backoff.DefaultConfig.Jitter, MaxDelay: reconnectMax},
-			MinConnectTimeout: max(reconnectMax, c.MinElectionTimeout),
-		})},
+		MinBackoff: reconnectMin, MaxBackoff: reconnectMax, ConnectTimeout: max(reconnectMax, c.MinElectionTimeout),
 	})
 	if err != nil {
 		return err
@@ -201,9 +195,7 @@ func (a *app) openAppends() error {
 }
 
 func (a *app) providers() grpcx.Providers {
-	return grpcx.Providers{
-		TracerProvider: a.env.TracerProvider, MeterProvider: a.env.MeterProvider, Propagator: a.env.Propagator,
-	}
+	return grpcx.Providers{TracerProvider: a.env.TracerProvider, MeterProvider: a.env.MeterProvider}
 }
 
 func (a *app) openServer() error {

@@ -2,21 +2,13 @@ package main
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -30,9 +22,6 @@ import (
 	"github.com/tandemlog/tandem/pkg/vfs"
 )
 
-// sources are the places that -print-config adds to values from a file.
-var sources = regexp.MustCompile(`  # \S+:\d+\n`)
-
 // TestEveryKeyIsExplained by -print-config, and nothing else is.
 func TestEveryKeyIsExplained(t *testing.T) {
 	if keys, err := service.Undocumented(defaultConfig(), docs); err != nil || len(keys) > 0 {
@@ -40,37 +29,14 @@ func TestEveryKeyIsExplained(t *testing.T) {
 	}
 }
 
-// TestTheExampleHasEveryKey: deploy/config/ledger.yaml is what -print-config says, and loads as that.
+// TestTheExampleHasEveryKey: deploy/config/ledger.yaml is what -print-config says, and loads as that; the members' files are valid.
 func TestTheExampleHasEveryKey(t *testing.T) {
-	name := filepath.Join(testkit.ModuleRoot(t), "deploy", "config", "ledger.yaml")
-	file, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var keys []string
-	for line := range strings.Lines(string(file)) {
-		keys = append(keys, line)
-	}
-	for len(keys) > 0 && !strings.Contains(keys[0], "telemetry:") { // what the file says of itself
-		keys = keys[1:]
-	}
-	run := func(args ...string) string {
-		t.Helper()
-		var out bytes.Buffer
-		cmd := servicetest.Command(childVar, args...)
-		cmd.Stdout, cmd.Stderr = &out, &out
-		if err := cmd.Run(); err != nil {
-			t.Errorf("%v: %v\n%s", args, err, out.String())
-		}
-		return out.String()
-	}
-	for _, args := range [][]string{{"-print-config"}, {"-print-config", "-config", name}} {
-		if got := sources.ReplaceAllString(run(args...), "\n"); got != strings.Join(keys, "") {
-			t.Errorf("%v prints something else than the file:\n%s", args, got)
-		}
-	}
+	servicetest.PrintsTheExample(t, childVar, "ledger")
 	for _, id := range memberIDs {
-		run("-check-config", "-config", filepath.Join(filepath.Dir(name), "ledger-"+id+".yaml"))
+		name := filepath.Join(testkit.ModuleRoot(t), "deploy", "config", "ledger-"+id+".yaml")
+		if out, err := servicetest.Run(t, childVar, "-check-config", "-config", name); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
 	}
 }
 
@@ -203,13 +169,16 @@ func TestCheckCommand(t *testing.T) {
 // TestMutualTLS: a group talks with it; whoever has no certificate gets nothing.
 func TestMutualTLS(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	cert := selfSigned(t, dir)
+	name := servicetest.SelfSigned(t)
+	cert, err := tls.LoadX509KeyPair(name+".crt", name+".key")
+	if err != nil {
+		t.Fatal(err)
+	}
 	g := newGroup(t, 3, func(c *Config) {
-		c.TLS = peercert.Section{CertFile: dir + "/crt", KeyFile: dir + "/key", CAFile: dir + "/crt", RequireClientCert: true}
+		c.TLS = peercert.Section{CertFile: name + ".crt", KeyFile: name + ".key", CAFile: name + ".crt", RequireClientCert: true}
 	})
 	pool := x509.NewCertPool()
-	pem, err := os.ReadFile(dir + "/crt")
+	pem, err := os.ReadFile(name + ".crt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,66 +207,31 @@ func TestMutualTLS(t *testing.T) {
 // TestCertificateOfAnotherCA: what the other members would not take is refused before the start, with the key and what to do.
 func TestCertificateOfAnotherCA(t *testing.T) {
 	t.Parallel()
-	ours, others := t.TempDir(), t.TempDir()
-	selfSigned(t, ours)
-	selfSigned(t, others)
+	ours, others := servicetest.SelfSigned(t), servicetest.SelfSigned(t)
 	config := func(change func(*Config)) *Config {
 		c := defaultConfig()
 		c.Peers = []string{"n0-127.0.0.1:20911", "n1-127.0.0.1:20921", "n2-127.0.0.1:20931"}
-		c.TLS = peercert.Section{CertFile: ours + "/crt", KeyFile: ours + "/key", CAFile: ours + "/crt"}
+		c.TLS = peercert.Section{CertFile: ours + ".crt", KeyFile: ours + ".key", CAFile: ours + ".crt"}
 		change(c)
 		return c
 	}
 	if err := config(func(*Config) {}).Validate(); err != nil {
 		t.Error(err)
 	}
-	if err := config(func(c *Config) { c.Peers, c.TLS.CAFile = nil, others+"/crt" }).Validate(); err != nil {
+	if err := config(func(c *Config) { c.Peers, c.TLS.CAFile = nil, others+".crt" }).Validate(); err != nil {
 		t.Errorf("alone, for clients of another CA: %v", err)
 	}
 	for name, tc := range map[string]struct {
 		change func(*Config)
 		want   error // nil: any
 	}{
-		"another CA":   {func(c *Config) { c.TLS.CAFile = others + "/crt" }, peercert.ErrUntrusted},
+		"another CA":   {func(c *Config) { c.TLS.CAFile = others + ".crt" }, peercert.ErrUntrusted},
 		"another host": {func(c *Config) { c.Peers[0] = "n0-localhost:20911" }, peercert.ErrName},
-		"another key":  {func(c *Config) { c.TLS.KeyFile = others + "/key" }, nil},
+		"another key":  {func(c *Config) { c.TLS.KeyFile = others + ".key" }, nil},
 	} {
 		err := config(tc.change).Validate()
 		if e := errdefs.As(err); e == nil || e.Class != errdefs.InvalidArgument || e.Field != "tls.certFile" || tc.want != nil && (!errors.Is(err, tc.want) || e.Remedy == "") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-}
-
-// selfSigned writes dir/crt and dir/key.
-func selfSigned(t *testing.T, dir string) tls.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true,
-		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	crt := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	private := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
-	for name, data := range map[string][]byte{"crt": crt, "key": private} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pair, err := tls.X509KeyPair(crt, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pair
 }

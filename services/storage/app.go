@@ -315,7 +315,7 @@ var roles = map[string]epoch.Role{
 }
 
 func (a *app) providers() grpcx.Providers {
-	return grpcx.Providers{TracerProvider: a.env.TracerProvider, MeterProvider: a.env.MeterProvider, Propagator: a.env.Propagator}
+	return grpcx.Providers{TracerProvider: a.env.TracerProvider, MeterProvider: a.env.MeterProvider}
 }
 
 func (a *app) tracer() trace.Tracer { return a.env.TracerProvider.Tracer(scope + "store") }

@@ -2,16 +2,8 @@ package main
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"maps"
-	"math/big"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -68,7 +60,7 @@ func TestIllegalMessages(t *testing.T) {
 		req := &storagev1.PutRequest{Message: &storagev1.Message{Topic: "TopicTest", Body: []byte("x")}}
 		c.change(req)
 		_, err := n.message().Put(t.Context(), req)
-		_, fields := typed(t, name, err)
+		_, fields := servicetest.Typed(t, name, err)
 		if status.Code(err) != codes.InvalidArgument || !slices.Contains(fields, c.field) {
 			t.Errorf("%s: fields %q of %v, want %s", name, fields, err, c.field)
 		}
@@ -136,7 +128,7 @@ func TestOffsetsOutside(t *testing.T) {
 		{FromOffset: -1}, {FromOffset: end + 1}, {ToOffset: end + 1}, {FromOffset: 100, ToOffset: 50}, {StretchSize: 1}, {StretchSize: 1 << 40},
 	} {
 		_, err := n.admin().Checksum(ctx, r)
-		if _, fields := typed(t, "checksum", err); len(fields) != 1 {
+		if _, fields := servicetest.Typed(t, "checksum", err); len(fields) != 1 {
 			t.Errorf("checksum of %v: %v", r, err)
 		}
 	}
@@ -279,8 +271,7 @@ func (n *node) runToEnd(args ...string) (out string, code int) {
 func TestStartsThatFail(t *testing.T) {
 	t.Parallel()
 	busy := alone(t).start().awaitOpen()
-	certs := t.TempDir()
-	one, two := selfSigned(t, certs, "one"), selfSigned(t, certs, "two")
+	one, two := servicetest.SelfSigned(t), servicetest.SelfSigned(t)
 	for name, c := range map[string]struct {
 		code   int
 		says   []string
@@ -299,7 +290,7 @@ func TestStartsThatFail(t *testing.T) {
 		"port taken":    {1, []string{"listen", busy.cfg.Listen}, func(_ *testing.T, n *node) []string { n.cfg.Listen = busy.cfg.Listen; return nil }},
 		"HA port taken": {1, []string{"haListen", busy.cfg.HAListen}, func(_ *testing.T, n *node) []string { n.cfg.HAListen = busy.cfg.HAListen; return nil }},
 		"cert alone":    {2, []string{"keyFile"}, func(_ *testing.T, n *node) []string { n.cfg.TLS.CertFile = one + ".crt"; return nil }},
-		"key of another": {2, []string{"tls.certFile", "two.key"}, func(_ *testing.T, n *node) []string {
+		"key of another": {2, []string{"tls.certFile", two + ".key"}, func(_ *testing.T, n *node) []string {
 			n.cfg.TLS.CertFile, n.cfg.TLS.KeyFile = one+".crt", two+".key"
 			return nil
 		}},
@@ -314,8 +305,8 @@ func TestStartsThatFail(t *testing.T) {
 			n.cfg.HA.Peers = []string{n.cfg.Advertise, servicetest.FreeAddr(t)}
 			return []string{"-check-config"}
 		}},
-		"no certificate": {2, []string{"none.crt"}, func(_ *testing.T, n *node) []string {
-			n.cfg.TLS.CertFile, n.cfg.TLS.KeyFile = filepath.Join(certs, "none.crt"), one+".key"
+		"no certificate": {2, []string{"none.crt"}, func(t *testing.T, n *node) []string {
+			n.cfg.TLS.CertFile, n.cfg.TLS.KeyFile = filepath.Join(t.TempDir(), "none.crt"), one+".key"
 			return nil
 		}},
 		"read-only folder": {1, []string{"store"}, func(t *testing.T, n *node) []string {
@@ -357,34 +348,6 @@ func configFile(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	return name
-}
-
-// selfSigned writes name.crt and name.key and returns their path without the ending.
-func selfSigned(t *testing.T, dir, name string) string {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	base := filepath.Join(dir, name)
-	for end, block := range map[string]*pem.Block{".crt": {Type: "CERTIFICATE", Bytes: cert}, ".key": {Type: "EC PRIVATE KEY", Bytes: der}} {
-		if err := os.WriteFile(base+end, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return base
 }
 
 // TestForeignNames: what is no file of RocketMQ's or ours stays where it is.

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -12,42 +9,10 @@ import (
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/service"
 	"github.com/tandemlog/tandem/pkg/service/servicetest"
-	"github.com/tandemlog/tandem/pkg/testkit"
 )
 
-// sources are the places that -print-config adds to values from a file.
-var sources = regexp.MustCompile(`  # \S+:\d+\n`)
-
 // TestTheExampleHasEveryKey: deploy/config/storage.yaml is what -print-config says, and loads as that.
-func TestTheExampleHasEveryKey(t *testing.T) {
-	name := filepath.Join(testkit.ModuleRoot(t), "deploy", "config", "storage.yaml")
-	file, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var keys []string
-	for line := range strings.Lines(string(file)) {
-		if strings.TrimSpace(line) != "" {
-			keys = append(keys, line)
-		}
-	}
-	for len(keys) > 0 && !strings.Contains(keys[0], "telemetry:") { // what the file says of itself
-		keys = keys[1:]
-	}
-	n := alone(t)
-	for _, args := range [][]string{{"-print-config"}, {"-print-config", "-config", name}} {
-		var out bytes.Buffer
-		cmd := servicetest.Command(childVar, args...)
-		cmd.Stdout = &out
-		servicetest.Fork(n.t, cmd)
-		if err := cmd.Wait(); err != nil {
-			t.Fatalf("%v: %v", args, err)
-		}
-		if got := sources.ReplaceAllString(out.String(), "\n"); got != strings.Join(keys, "") {
-			t.Errorf("%v prints something else than the file:\n%s", args, got)
-		}
-	}
-}
+func TestTheExampleHasEveryKey(t *testing.T) { servicetest.PrintsTheExample(t, childVar, "storage") }
 
 // TestEveryKeyIsExplained by -print-config, and nothing else is.
 func TestEveryKeyIsExplained(t *testing.T) {
@@ -122,6 +87,9 @@ func TestConfigNamesTheKey(t *testing.T) {
 		"haSendHeartbeatInterval: 1m0s is not below haHousekeepingInterval 20s":       func(c *Config) { c.HASendHeartbeatInterval = time.Minute },
 		"haHousekeepingInterval: 3s does not exceed haSendHeartbeatInterval 5s":       func(c *Config) { c.HAHousekeepingInterval = 3 * time.Second },
 		"ha.required: -1 is below 1":                                                  func(c *Config) { c.HA.Required = -1 },
+		"ha.required: 17 slaves cannot confirm: ha.maxSlaves lets 16 follow":          func(c *Config) { c.HA.Required = 17 },
+		"ha.maxSlaves: 65 is not within 1 and 64":                                     func(c *Config) { c.HA.MaxSlaves = 65 },
+		"mappedFileSizeCommitLog: 2GiB is not within 4KiB and 2147483647":             func(c *Config) { c.MappedFileSizeCommitLog = 2 << 30 },
 	} {
 		c := defaultConfig()
 		change(c)

@@ -11,6 +11,7 @@ import (
 
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
 	"github.com/tandemlog/tandem/pkg/peercert"
+	"github.com/tandemlog/tandem/pkg/service/servicetest"
 )
 
 // secure makes the node use the pair both as server and as client, and trust it.
@@ -45,8 +46,7 @@ func (n *node) encrypt(t *testing.T, pair string) {
 // TestMutualTLS: a pair talks with it; whoever lacks the right certificate is told so and gets nothing.
 func TestMutualTLS(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	ours, others := selfSigned(t, dir, "ours"), selfSigned(t, dir, "others")
+	ours, others := servicetest.SelfSigned(t), servicetest.SelfSigned(t)
 	g := group(t, syncMaster, 1)
 	for _, n := range g {
 		n.secure(t, ours).start().encrypt(t, ours)

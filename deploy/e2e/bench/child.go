@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"time"
 )
@@ -96,33 +93,3 @@ func (c *child) lastWords() string {
 	}
 	return string(bytes.TrimSpace(b[max(0, len(b)-most):]))
 }
-
-// Ports are taken from here: below those that the kernel gives to outgoing connections.
-const firstPort, lastPort = 12000, 32000
-
-// ports returns the first of n free ports in a row.
-func (r *rig) ports(n int) (int, error) {
-	if r.port == 0 {
-		r.port = firstPort + rand.IntN((lastPort-firstPort)/2) //nolint:gosec // two runs side by side
-	}
-	for ; r.port+n <= lastPort; r.port++ {
-		if free(r.port, n) {
-			r.port += n
-			return r.port - n, nil
-		}
-	}
-	return 0, fmt.Errorf("no %d free ports in a row below %d", n, lastPort)
-}
-
-func free(first, n int) bool {
-	for p := first; p < first+n; p++ {
-		l, err := net.Listen("tcp", loopback(p)) //nolint:noctx // it is closed at once
-		if err != nil {
-			return false
-		}
-		_ = l.Close() // nobody connected
-	}
-	return true
-}
-
-func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

@@ -17,6 +17,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tandemlog/tandem/deploy/e2e/faults"
 	configsyncv1 "github.com/tandemlog/tandem/gen/tandem/configsync/v1"
 )
 
@@ -60,11 +61,11 @@ func atScale(topics, changes int) func(context.Context, *rig, string) (map[strin
 
 // open starts the master on RocketMQ's files, and all slaves at once on nothing.
 func (s *scale) open(ctx context.Context, out map[string]float64) error {
-	port, err := s.r.ports(configSlaves + 1)
+	port, err := s.r.ports.Take(configSlaves + 1)
 	if err != nil {
 		return err
 	}
-	master := loopback(port)
+	master := faults.Loopback(port)
 	if s.counter, err = newCounter(ctx, master); err != nil {
 		return err
 	}
@@ -85,11 +86,11 @@ func (s *scale) open(ctx context.Context, out map[string]float64) error {
 				return err
 			}
 		}
-		lines := []string{"brokerRole: " + role, fmt.Sprintf("brokerId: %d", i), fmt.Sprintf("peers: [%q, %q]", loopback(port+i), peer)}
+		lines := []string{"brokerRole: " + role, fmt.Sprintf("brokerId: %d", i), fmt.Sprintf("peers: [%q, %q]", faults.Loopback(port+i), peer)}
 		if i == 0 {
 			lines = lines[:2] // nobody has anything that it must ask for
 		}
-		n, err := s.r.configNode(ctx, fmt.Sprint("configsync-", i), dir, loopback(port+i), lines...)
+		n, err := s.r.configNode(ctx, fmt.Sprint("configsync-", i), dir, faults.Loopback(port+i), lines...)
 		if err != nil {
 			return err
 		}

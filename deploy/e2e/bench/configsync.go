@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/tandemlog/tandem/deploy/e2e/faults"
 	configsyncv1 "github.com/tandemlog/tandem/gen/tandem/configsync/v1"
 	"github.com/tandemlog/tandem/pkg/grpcx"
 )
@@ -88,11 +89,11 @@ func (r *rig) configNode(ctx context.Context, name, dir, addr string, more ...st
 	if err != nil {
 		return nil, err
 	}
-	port, err := r.ports(1)
+	port, err := r.ports.Take(1)
 	if err != nil {
 		return nil, err
 	}
-	text := fmt.Sprintf("storePathRootDir: %s\nlisten: %s\ntelemetry: {debugListen: %q}\n", dir, addr, loopback(port))
+	text := fmt.Sprintf("storePathRootDir: %s\nlisten: %s\ntelemetry: {debugListen: %q}\n", dir, addr, faults.Loopback(port))
 	for _, line := range more {
 		text += line + "\n"
 	}
@@ -107,7 +108,7 @@ func (r *rig) configNode(ctx context.Context, name, dir, addr string, more ...st
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	c.debug = loopback(port)
+	c.debug = faults.Loopback(port)
 	return &configNode{c, addr, conn}, nil
 }
 
@@ -132,12 +133,12 @@ func (r *rig) alone(ctx context.Context) (*configNode, error) {
 	if r.config != nil {
 		return r.config, nil
 	}
-	port, err := r.ports(1)
+	port, err := r.ports.Take(1)
 	if err != nil {
 		return nil, err
 	}
 	r.workers++
-	if r.config, err = r.configNode(ctx, "configsync", filepath.Join(r.mem, fmt.Sprint(r.workers)), loopback(port)); err != nil {
+	if r.config, err = r.configNode(ctx, "configsync", filepath.Join(r.mem, fmt.Sprint(r.workers)), faults.Loopback(port)); err != nil {
 		return nil, err
 	}
 	return r.config, r.config.status(ctx, "opening", func(st *configsyncv1.StatusResponse) bool { return st.GetOpen() })

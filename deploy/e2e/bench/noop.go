@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 
+	"github.com/tandemlog/tandem/deploy/e2e/faults"
 	configsyncv1 "github.com/tandemlog/tandem/gen/tandem/configsync/v1"
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
 	"github.com/tandemlog/tandem/pkg/client"
@@ -51,7 +52,7 @@ func serveNoop(ctx context.Context, addr string) error {
 	}
 	s, err := grpcx.NewServer(grpcx.ServerOptions{
 		Log: tel.Logger, SlowCall: -1,
-		Providers: grpcx.Providers{TracerProvider: tel.TracerProvider, MeterProvider: tel.MeterProvider, Propagator: tel.Propagator},
+		Providers: grpcx.Providers{TracerProvider: tel.TracerProvider, MeterProvider: tel.MeterProvider},
 	})
 	if err != nil {
 		return err
@@ -67,7 +68,7 @@ func serveNoop(ctx context.Context, addr string) error {
 
 // noop starts the server of calls that do nothing.
 func (r *rig) noop() (*child, string, error) {
-	port, err := r.ports(1)
+	port, err := r.ports.Take(1)
 	if err != nil {
 		return nil, "", err
 	}
@@ -75,8 +76,8 @@ func (r *rig) noop() (*child, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	s, err := r.start("noop", exec.Command(bin, noopVerb, loopback(port))) //nolint:noctx // the caller ends it
-	return s, loopback(port), err
+	s, err := r.start("noop", exec.Command(bin, noopVerb, faults.Loopback(port))) //nolint:noctx // the caller ends it
+	return s, faults.Loopback(port), err
 }
 
 // noopCalls measures unary puts that do nothing, through the same client.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/tandemlog/tandem/deploy/e2e/faults"
 	"github.com/tandemlog/tandem/pkg/client"
 )
 
@@ -71,7 +72,7 @@ func (p *pair) open(ctx context.Context, r *rig) (err error) {
 
 // storage starts one node with these lines of configuration besides those that all have.
 func (r *rig) storage(ctx context.Context, name string, more ...string) (*child, string, error) {
-	port, err := r.ports(3)
+	port, err := r.ports.Take(3)
 	if err != nil {
 		return nil, "", err
 	}
@@ -80,7 +81,7 @@ func (r *rig) storage(ctx context.Context, name string, more ...string) (*child,
 	file := dir + ".yaml"
 	text := fmt.Sprintf("storePathRootDir: %s\nlisten: %s\nhaListen: %s\ntelemetry: {debugListen: %q}\n"+
 		"mappedFileSizeCommitLog: %q\nha: {congestionControl: %q}\n",
-		dir, loopback(port), loopback(port+1), loopback(port+2), fmt.Sprint(putFile), r.congestion)
+		dir, faults.Loopback(port), faults.Loopback(port+1), faults.Loopback(port+2), fmt.Sprint(putFile), r.congestion)
 	for _, line := range more {
 		text += line + "\n"
 	}
@@ -91,8 +92,8 @@ func (r *rig) storage(ctx context.Context, name string, more ...string) (*child,
 	if err != nil {
 		return nil, "", err
 	}
-	c.debug = loopback(port + 2)
-	return c, loopback(port), nil
+	c.debug = faults.Loopback(port + 2)
+	return c, faults.Loopback(port), nil
 }
 
 // end kills both; their folders go with the run's, but they may be large.

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/tandemlog/tandem/deploy/e2e/faults"
 )
 
 // redis is a master and a replica that keep all in memory.
@@ -65,7 +67,7 @@ func (q *redis) warm(ctx context.Context) error {
 }
 
 func (r *rig) redisServer(name string, more ...string) (*child, string, error) {
-	port, err := r.ports(1)
+	port, err := r.ports.Take(1)
 	if err != nil {
 		return nil, "", err
 	}
@@ -78,7 +80,7 @@ func (r *rig) redisServer(name string, more ...string) (*child, string, error) {
 		"--repl-diskless-sync-delay", "0", "--maxclients", "2000",
 	}, more...)
 	c, err := r.start(name, exec.Command("redis-server", args...)) //nolint:noctx // the rig ends it
-	return c, loopback(port), err
+	return c, faults.Loopback(port), err
 }
 
 func (q *redis) end() {

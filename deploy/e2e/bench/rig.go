@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/tandemlog/tandem/deploy/e2e/faults"
 	"github.com/tandemlog/tandem/deploy/e2e/rocketmq"
 )
 
@@ -40,7 +41,7 @@ type rig struct {
 	rocketmq   *rocketmq.RocketMQ
 	rocket     *rocket
 	children   int // started so far
-	port       int // next one to try
+	ports      *faults.Ports
 }
 
 // source is a master whose log is complete.
@@ -52,7 +53,7 @@ type source struct {
 }
 
 func newRig(ctx context.Context, s settings) (_ *rig, err error) {
-	r := &rig{settings: s, sources: map[int]*source{}, tables: map[int]*worker{}, programs: map[string]string{}}
+	r := &rig{settings: s, ports: faults.NewPorts(), sources: map[int]*source{}, tables: map[int]*worker{}, programs: map[string]string{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())

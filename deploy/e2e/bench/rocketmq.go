@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/tandemlog/tandem/deploy/e2e/faults"
 	"github.com/tandemlog/tandem/deploy/e2e/rocketmq"
 )
 
@@ -29,7 +30,7 @@ func (r *rig) rocketPair(ctx context.Context) (*rocket, error) {
 	}
 	q := new(rocket)
 	r.rocket = q
-	port, err := r.ports(1)
+	port, err := r.ports.Take(1)
 	if err != nil {
 		return nil, err
 	}
@@ -45,17 +46,17 @@ func (r *rig) rocketPair(ctx context.Context) (*rocket, error) {
 		return nil, err
 	}
 	// In 5.x a sync master waits for no slave unless it is told that the master and one more are required.
-	if q.master, err = r.broker(ctx, dir, "broker", loopback(port), "brokerId=0", "brokerRole=SYNC_MASTER", "inSyncReplicas=2"); err != nil {
+	if q.master, err = r.broker(ctx, dir, "broker", faults.Loopback(port), "brokerId=0", "brokerRole=SYNC_MASTER", "inSyncReplicas=2"); err != nil {
 		return nil, err
 	}
-	if q.slave, err = r.broker(ctx, dir, "broker-slave", loopback(port), "brokerId=1", "brokerRole=SLAVE"); err != nil {
+	if q.slave, err = r.broker(ctx, dir, "broker-slave", faults.Loopback(port), "brokerId=1", "brokerRole=SLAVE"); err != nil {
 		return nil, err
 	}
 	home := filepath.Join(dir, "client")
 	if err := os.MkdirAll(home, 0o755); err != nil {
 		return nil, err
 	}
-	cmd = r.rocketmq.Load(home, jvm, loopback(port))
+	cmd = r.rocketmq.Load(home, jvm, faults.Loopback(port))
 	q.load, err = rocketmq.Connect(ctx, cmd, func() (err error) {
 		q.client, err = r.start("rocketmq-client", cmd)
 		return err
@@ -68,7 +69,7 @@ func (r *rig) rocketPair(ctx context.Context) (*rocket, error) {
 
 // broker starts one with the defaults of RocketMQ's, but for what a busy machine would make it refuse.
 func (r *rig) broker(ctx context.Context, dir, name, nameServer string, more ...string) (*child, error) {
-	port, err := r.ports(rocketmq.BrokerPorts)
+	port, err := r.ports.Take(rocketmq.BrokerPorts)
 	if err != nil {
 		return nil, err
 	}

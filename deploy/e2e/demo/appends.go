@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tandemlog/tandem/deploy/e2e/faults"
 	"github.com/tandemlog/tandem/pkg/client/ledger"
 )
 
@@ -96,11 +97,7 @@ func numberOf(body []byte) (int, error) {
 
 // during lets the load run for a moment and says what came of it.
 func (a *appends) during(ctx context.Context, what string) error {
-	t := time.NewTimer(phase)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
+	if !faults.Pause(ctx, phase) {
 		return ctx.Err()
 	}
 	a.mu.Lock()

@@ -4,15 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 
+	"github.com/tandemlog/tandem/deploy/e2e/faults"
 	configsyncv1 "github.com/tandemlog/tandem/gen/tandem/configsync/v1"
 	ledgerv1 "github.com/tandemlog/tandem/gen/tandem/ledger/v1"
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
@@ -33,6 +31,7 @@ type cluster struct {
 	names   []string // storages
 	configs []string // the config sync nodes beside them
 	ledgers []string
+	ports   *faults.Ports
 	units   map[string]*unit
 	conns   map[string]*grpc.ClientConn
 }
@@ -40,7 +39,7 @@ type cluster struct {
 func newCluster(bin, compose, dir string) (*cluster, error) {
 	c := &cluster{
 		names: []string{"master", "slave1", "slave2"}, ledgers: []string{"ledger0", "ledger1", "ledger2"},
-		units: map[string]*unit{}, conns: map[string]*grpc.ClientConn{},
+		ports: faults.NewPorts(), units: map[string]*unit{}, conns: map[string]*grpc.ClientConn{},
 	}
 	for _, n := range c.names {
 		c.configs = append(c.configs, configOf(n))
@@ -72,18 +71,15 @@ func (c *cluster) add(name, binary, folder string) error {
 	}
 	u := &unit{name: name, binary: binary, folder: folder}
 	for _, addr := range []*string{&u.addr, &u.debug} {
-		port, err := freePort()
+		port, err := c.ports.Take(1)
 		if err != nil {
 			return err
 		}
-		*addr = fmt.Sprintf("127.0.0.1:%d", port)
+		*addr = faults.Loopback(port)
 	}
 	// One that comes back must not have to wait for the pause after the last failure to connect.
-	soon := grpc.WithConnectParams(grpc.ConnectParams{
-		Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.3, MaxDelay: 200 * time.Millisecond},
-		MinConnectTimeout: time.Second,
-	})
-	conn, err := grpcx.Dial(u.addr, grpcx.ClientOptions{Extra: []grpc.DialOption{soon}})
+	soon := grpcx.ClientOptions{MinBackoff: 20 * time.Millisecond, MaxBackoff: 200 * time.Millisecond, ConnectTimeout: time.Second}
+	conn, err := grpcx.Dial(u.addr, soon)
 	c.units[name], c.conns[name] = u, conn
 	return err
 }
@@ -164,25 +160,4 @@ func (c *cluster) awaitLedger(ctx context.Context, name, what string, ok func(*l
 	return await(ctx, name+": "+what, func(ctx context.Context) (*ledgerv1.StatusResponse, error) {
 		return c.ledgerAdmin(name).Status(ctx, &ledgerv1.StatusRequest{})
 	}, ok)
-}
-
-// Ports are taken from here: above the well-known ones, below those that the kernel gives to outgoing connections, so that
-// nothing takes the port of a node that was killed.
-const firstPort, lastPort = 12000, 32000
-
-var givenPorts = map[int]bool{}
-
-func freePort() (int, error) {
-	for range 1000 {
-		port := firstPort + rand.IntN(lastPort-firstPort)
-		if givenPorts[port] {
-			continue
-		}
-		l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err == nil {
-			givenPorts[port] = true
-			return port, l.Close()
-		}
-	}
-	return 0, errors.New("no free port")
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tandemlog/tandem/deploy/e2e/faults"
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
 )
 
@@ -93,22 +94,12 @@ func startLoad(ctx context.Context, c storagev1.MessageServiceClient, l *book) *
 				}
 				l.note(n, r.GetResult(), err)
 				if err != nil {
-					pause(ctx)
+					faults.Pause(ctx, 20*time.Millisecond) // else it hammers a node that is down
 				}
 			}
 		})
 	}
 	return ld
-}
-
-// pause keeps a worker from hammering a node that is down.
-func pause(ctx context.Context) {
-	t := time.NewTimer(20 * time.Millisecond)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }
 
 func putOne(ctx context.Context, c storagev1.MessageServiceClient, n int) (*storagev1.PutResponse, error) {

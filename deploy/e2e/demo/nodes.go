@@ -61,7 +61,7 @@ func (c *cluster) storageConfig(i int) (string, error) {
 	if i == 0 {
 		role = "SYNC_MASTER"
 	}
-	ha, err := freePort()
+	ha, err := c.ports.Take(1)
 	if err != nil {
 		return "", err
 	}

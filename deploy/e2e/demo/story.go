@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tandemlog/tandem/deploy/e2e/faults"
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
 )
 
@@ -135,11 +136,7 @@ func (s *story) killMaster(ctx context.Context) error {
 }
 
 func (s *story) during(ctx context.Context, what string) error {
-	t := time.NewTimer(phase)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
+	if !faults.Pause(ctx, phase) {
 		return ctx.Err()
 	}
 	say("%-20s %s", what+":", s.sent.takeStatuses())

@@ -54,7 +54,7 @@ func (s *stage) dledger(ctx context.Context) (*dledger, error) {
 
 // run runs a command of peer/Ledger.java on a folder to its end and returns the entries that it printed.
 func (d *dledger) run(ctx context.Context, command, folder string, args ...string) ([]string, error) {
-	port, err := d.ports(members)
+	port, err := d.ports.Take(members)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +173,7 @@ func (s *stage) group(folder string) (*group, error) {
 	g := &group{s: s, folder: folder}
 	var peers []string
 	for i := range members {
-		port, err := s.ports(1)
+		port, err := s.ports.Take(1)
 		if err != nil {
 			return nil, err
 		}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,18 +13,16 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tandemlog/tandem/deploy/e2e/faults"
 	"github.com/tandemlog/tandem/deploy/e2e/rocketmq"
 )
 
 // theatre is what all scenarios share.
 type theatre struct {
 	bin, dir string
-	port     int // next one to try
+	ports    *faults.Ports
 	peers    map[string]*rocketmq.RocketMQ
 }
-
-// Ports are taken from here: above the well-known ones, below those that the kernel gives to outgoing connections.
-const firstPort, lastPort = 12000, 32000
 
 func newTheatre(bin, dir string) (*theatre, error) {
 	bin, err := filepath.Abs(bin)
@@ -39,29 +35,7 @@ func newTheatre(bin, dir string) (*theatre, error) {
 	if err := rocketmq.Installed(); err != nil {
 		return nil, err
 	}
-	return &theatre{bin: bin, dir: dir, port: firstPort + rand.IntN((lastPort-firstPort)/2), peers: map[string]*rocketmq.RocketMQ{}}, nil
-}
-
-// ports returns the first of n free ports in a row.
-func (t *theatre) ports(n int) (int, error) {
-	for ; t.port+n <= lastPort; t.port++ {
-		if allFree(t.port, n) {
-			t.port += n
-			return t.port - n, nil
-		}
-	}
-	return 0, fmt.Errorf("no %d free ports in a row below %d", n, lastPort)
-}
-
-func allFree(first, n int) bool {
-	for p := first; p < first+n; p++ {
-		l, err := net.Listen("tcp", fmt.Sprintf(":%d", p)) //nolint:noctx // it is closed at once
-		if err != nil {
-			return false
-		}
-		_ = l.Close() // nobody connected
-	}
-	return true
+	return &theatre{bin: bin, dir: dir, ports: faults.NewPorts(), peers: map[string]*rocketmq.RocketMQ{}}, nil
 }
 
 // stage is one scenario's folder and processes.

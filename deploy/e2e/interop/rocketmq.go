@@ -45,7 +45,7 @@ var small = []string{
 
 // nameServer starts a name server and returns its address.
 func (s *stage) nameServer(ctx context.Context, q *rocketmq.RocketMQ) (*process, string, error) {
-	port, err := s.ports(1)
+	port, err := s.ports.Take(1)
 	if err != nil {
 		return nil, "", err
 	}
@@ -92,7 +92,7 @@ endTransactionThreadPoolNums=2
 
 // broker starts a broker on store with these settings besides those that all have.
 func (s *stage) broker(ctx context.Context, q *rocketmq.RocketMQ, name, store string, settings ...string) (*broker, error) {
-	port, err := s.ports(rocketmq.BrokerPorts)
+	port, err := s.ports.Take(rocketmq.BrokerPorts)
 	if err != nil {
 		return nil, err
 	}

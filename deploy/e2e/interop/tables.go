@@ -138,7 +138,7 @@ type configNode struct {
 
 // configsync starts a config sync service beside a storage, on its folder, with these lines of configuration.
 func (s *stage) configsync(n *node, lines func(remoting string) []string) (*configNode, error) {
-	port, err := s.ports(5) // its own, the debug port, RocketMQ's and the one two below it
+	port, err := s.ports.Take(5) // its own, the debug port, RocketMQ's and the one two below it
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ type node struct {
 
 // tandem starts a storage on store with these lines of configuration besides its folder and addresses.
 func (s *stage) tandem(ctx context.Context, store string, lines ...string) (*node, error) {
-	port, err := s.ports(3)
+	port, err := s.ports.Take(3)
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ type cluster struct {
 func newCluster(ctx context.Context, bin, dir string, p *faults.Ports, s settings) (*cluster, error) {
 	c := &cluster{settings: s, ports: p, links: map[[2]int]*faults.Link{}}
 	for id := range copies {
-		port, err := p.Take()
+		port, err := p.Take(1)
 		if err != nil {
 			return nil, err
 		}
@@ -70,7 +70,7 @@ func newCluster(ctx context.Context, bin, dir string, p *faults.Ports, s setting
 
 // wire makes what leads to and from one node.
 func (c *cluster) wire(n *node) error {
-	port, err := c.ports.Take()
+	port, err := c.ports.Take(1)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (c *cluster) wire(n *node) error {
 }
 
 func (c *cluster) proxy(target string) (*faults.Link, error) {
-	port, err := c.ports.Take()
+	port, err := c.ports.Take(1)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +208,7 @@ func (c *cluster) inSync(ctx context.Context) (int64, int, error) {
 			_ = c.promote(ctx, next)
 			next, promote = (next+1)%copies, time.Now().Add(3*time.Second)
 		}
-		if !pause(ctx, 20*time.Millisecond) {
+		if !faults.Pause(ctx, 20*time.Millisecond) {
 			return 0, 0, fmt.Errorf("not in sync %v after everything was healed: %s", healTime, why)
 		}
 	}
@@ -256,16 +256,4 @@ func (c *cluster) demote(ctx context.Context, id int) error {
 	defer cancel()
 	_, err := c.admin(id).Demote(ctx, &storagev1.DemoteRequest{})
 	return err
-}
-
-// pause waits; false when ctx ended meanwhile.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

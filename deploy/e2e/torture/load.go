@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tandemlog/tandem/deploy/e2e/faults"
 	"github.com/tandemlog/tandem/pkg/client"
 )
 
@@ -116,7 +117,7 @@ func (ld *load) unary(ctx context.Context, p *client.Producer, l *ledger) {
 		r, err := p.Put(ctx, m)
 		l.note(n, r, err)
 		if l.refused(n) {
-			pause(ctx, 10*time.Millisecond)
+			faults.Pause(ctx, 10*time.Millisecond)
 		}
 	}
 }
@@ -139,12 +140,12 @@ func (ld *load) stream(ctx context.Context, p *client.Producer, l *ledger) {
 					return err
 				}
 				if sent%8 == 0 {
-					pause(ctx, 5*time.Millisecond)
+					faults.Pause(ctx, 5*time.Millisecond)
 				}
 			}
 			return nil
 		})
-		pause(ctx, 10*time.Millisecond)
+		faults.Pause(ctx, 10*time.Millisecond)
 	}
 }
 

@@ -93,12 +93,12 @@ func (p plan) carryOut(ctx context.Context, c *cluster, count func(string)) {
 	defer all.Wait()
 	for _, f := range p.faults {
 		all.Go(func() {
-			if pause(ctx, f.at) {
+			if faults.Pause(ctx, f.at) {
 				f.carryOut(ctx, c, count)
 			}
 		})
 	}
-	pause(ctx, p.lasts)
+	faults.Pause(ctx, p.lasts)
 }
 
 func (f fault) carryOut(ctx context.Context, c *cluster, count func(string)) {
@@ -109,11 +109,11 @@ func (f fault) carryOut(ctx context.Context, c *cluster, count func(string)) {
 	switch f.kind {
 	case kill:
 		n.Kill()
-		pause(ctx, f.lasts)
+		faults.Pause(ctx, f.lasts)
 		_ = n.Start() // heal starts it again and reports why not
 	case freeze:
 		n.Freeze(true)
-		pause(ctx, f.lasts)
+		faults.Pause(ctx, f.lasts)
 		n.Freeze(false)
 	case promote:
 		if err := c.promote(ctx, id); err != nil {
@@ -123,7 +123,7 @@ func (f fault) carryOut(ctx context.Context, c *cluster, count func(string)) {
 		if err := c.demote(ctx, master); err != nil {
 			count("demote refused")
 		}
-		pause(ctx, f.lasts/4)
+		faults.Pause(ctx, f.lasts/4)
 		if err := c.promote(ctx, id); err != nil {
 			count("promote refused")
 		}
@@ -131,7 +131,7 @@ func (f fault) carryOut(ctx context.Context, c *cluster, count func(string)) {
 		f.overthrow(ctx, c, master, id, count)
 	default:
 		ps := f.disturb(c, id)
-		pause(ctx, f.lasts)
+		faults.Pause(ctx, f.lasts)
 		for _, p := range ps {
 			p.Heal()
 		}
@@ -146,7 +146,7 @@ func (f fault) overthrow(ctx context.Context, c *cluster, master, id int, count 
 	if f.amount%2 == 1 {
 		alone = slaveGone + f.lasts/2 // the master gives its slaves up
 	}
-	pause(ctx, alone)
+	faults.Pause(ctx, alone)
 	var cut []*faults.Link
 	switch f.kind {
 	case usurped:
@@ -159,7 +159,7 @@ func (f fault) overthrow(ctx context.Context, c *cluster, master, id int, count 
 	if err := c.promote(ctx, id); err != nil {
 		count("promote refused")
 	}
-	pause(ctx, f.lasts)
+	faults.Pause(ctx, f.lasts)
 	for _, p := range append(cut, c.raw[master]) {
 		p.Heal()
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tandemlog/tandem/deploy/e2e/faults"
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
 	"github.com/tandemlog/tandem/pkg/client"
 )
@@ -103,7 +104,7 @@ func poll(get func(context.Context, *client.GetRequest) (*client.GetResponse, er
 				r.take(queue, m)
 			}
 			if err != nil || len(resp.GetMessages()) == 0 {
-				pause(ctx, 5*time.Millisecond)
+				faults.Pause(ctx, 5*time.Millisecond)
 			}
 		}
 	}
@@ -123,7 +124,7 @@ func tail(ctx context.Context, c *cluster, r *reader, queue int32) {
 			}
 			return nil
 		})
-		pause(ctx, 20*time.Millisecond)
+		faults.Pause(ctx, 20*time.Millisecond)
 	}
 }
 
@@ -136,7 +137,7 @@ func (rd *reading) end(ctx context.Context, ends []int64) error {
 	for _, r := range rd.all {
 		for q := range int32(queues) {
 			for r.next(q) < ends[q] {
-				if !pause(ctx, 2*time.Millisecond) {
+				if !faults.Pause(ctx, 2*time.Millisecond) {
 					return errors.New(r.name + " stays at " + strconv.FormatInt(r.next(q), 10) + " of " + strconv.FormatInt(ends[q], 10) +
 						" in queue " + strconv.Itoa(int(q)) + ", after all nodes are in sync")
 				}

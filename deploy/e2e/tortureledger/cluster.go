@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 
 	"github.com/tandemlog/tandem/deploy/e2e/faults"
 	ledgerv1 "github.com/tandemlog/tandem/gen/tandem/ledger/v1"
@@ -59,7 +58,7 @@ func newCluster(ctx context.Context, bin, dir string, p *faults.Ports, t timing,
 		}
 	}()
 	for id := range copies {
-		port, err := p.Take()
+		port, err := p.Take(1)
 		if err != nil {
 			return nil, err
 		}
@@ -100,7 +99,7 @@ func (c *cluster) wire(id int, p *faults.Ports) error {
 	for to, other := range c.nodes {
 		addr := other.addr
 		if to != id {
-			port, err := p.Take()
+			port, err := p.Take(1)
 			if err != nil {
 				return err
 			}
@@ -116,11 +115,8 @@ func (c *cluster) wire(id int, p *faults.Ports) error {
 	}
 	n := c.nodes[id]
 	// A node that comes back must not have to wait for the pause after the last failure to connect.
-	soon := grpc.WithConnectParams(grpc.ConnectParams{
-		Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.3, MaxDelay: 200 * time.Millisecond},
-		MinConnectTimeout: time.Second,
-	})
-	conn, err := grpcx.Dial(n.addr, grpcx.ClientOptions{Extra: []grpc.DialOption{soon}})
+	soon := grpcx.ClientOptions{MinBackoff: 20 * time.Millisecond, MaxBackoff: 200 * time.Millisecond, ConnectTimeout: time.Second}
+	conn, err := grpcx.Dial(n.addr, soon)
 	if err != nil {
 		return err
 	}
@@ -160,7 +156,7 @@ func (c *cluster) bootstrap(ctx context.Context) error {
 		if err := c.deaths(); err != nil {
 			return err
 		}
-		if !pause(ctx, 50*time.Millisecond) {
+		if !faults.Pause(ctx, 50*time.Millisecond) {
 			return fmt.Errorf("bootstrap: %w", last)
 		}
 	}
@@ -217,7 +213,7 @@ func (c *cluster) awaitLeader(ctx context.Context, after int64) (id int, term in
 		if id, term, ok = c.leader(ctx); ok && term > after {
 			return id, term, true
 		}
-		if !pause(ctx, 10*time.Millisecond) {
+		if !faults.Pause(ctx, 10*time.Millisecond) {
 			return 0, 0, false
 		}
 	}
@@ -288,7 +284,7 @@ func (c *cluster) settled(ctx context.Context, ok func([]*ledgerv1.StatusRespons
 				return 0, err
 			}
 		}
-		if !pause(ctx, 20*time.Millisecond) {
+		if !faults.Pause(ctx, 20*time.Millisecond) {
 			return 0, fmt.Errorf("not at rest %v after everything was healed: %s", restTime, why)
 		}
 	}
@@ -354,16 +350,4 @@ func (c *cluster) close() error {
 		return c.disk.close()
 	}
 	return nil
-}
-
-// pause waits; false when ctx ended meanwhile.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

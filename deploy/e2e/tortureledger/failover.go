@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tandemlog/tandem/deploy/e2e/faults"
 	ledgerv1 "github.com/tandemlog/tandem/gen/tandem/ledger/v1"
 )
 
@@ -70,7 +71,7 @@ func (w *writers) write(ctx context.Context, at int) {
 		}
 		led = false
 		at = (at + 1) % copies
-		pause(ctx, 5*time.Millisecond)
+		faults.Pause(ctx, 5*time.Millisecond)
 	}
 }
 
@@ -224,7 +225,7 @@ const after = 10 * time.Second
 // watched returns the longest gap of a while in which nothing is done to the group.
 func (t *torture) watched(ctx context.Context, w *writers) time.Duration {
 	w.reset()
-	pause(ctx, after)
+	faults.Pause(ctx, after)
 	return w.reset().gap
 }
 
@@ -239,7 +240,7 @@ func (t *torture) cutOne(ctx context.Context, c *cluster, w *writers, k kind, aw
 	cut := (leader + 1) % copies
 	usual, began := t.watched(ctx, w), time.Now()
 	links := fault{kind: k}.disturb(c, cut)
-	pause(ctx, away)
+	faults.Pause(ctx, away)
 	for _, p := range links {
 		p.Heal()
 	}
@@ -248,7 +249,7 @@ func (t *torture) cutOne(ctx context.Context, c *cluster, w *writers, k kind, aw
 		return false, err
 	}
 	back := time.Since(healed)
-	pause(ctx, after)
+	faults.Pause(ctx, after)
 	s := w.reset()
 	now, term, ok := c.leader(ctx)
 	good := ok && now == leader && term == before && s.failed == 0

@@ -15,12 +15,12 @@ func (p plan) carryOut(ctx context.Context, c *cluster, count func(string)) {
 	defer all.Wait()
 	for _, f := range p.faults {
 		all.Go(func() {
-			if pause(ctx, f.at) {
+			if faults.Pause(ctx, f.at) {
 				f.carryOut(ctx, c, count)
 			}
 		})
 	}
-	pause(ctx, p.lasts)
+	faults.Pause(ctx, p.lasts)
 }
 
 func (f fault) carryOut(ctx context.Context, c *cluster, count func(string)) {
@@ -36,14 +36,14 @@ func (f fault) carryOut(ctx context.Context, c *cluster, count func(string)) {
 		f.kills(ctx, c, id)
 	case freeze:
 		c.nodes[id].Freeze(true)
-		pause(ctx, f.lasts)
+		faults.Pause(ctx, f.lasts)
 		c.nodes[id].Freeze(false)
 	case usurp:
 		c.nodes[leader].Freeze(true)
 		wait, cancel := context.WithTimeout(ctx, 4*c.most)
 		_, _, _ = c.awaitLeader(wait, term) // or nobody can be elected while other faults last
 		cancel()
-		pause(ctx, f.lasts/4)
+		faults.Pause(ctx, f.lasts/4)
 		c.nodes[leader].Freeze(false)
 	case transfer:
 		call, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -55,11 +55,11 @@ func (f fault) carryOut(ctx context.Context, c *cluster, count func(string)) {
 	case fullDisk:
 		c.nodes[0].Excuse(true)
 		_ = c.disk.fill() // heal reports what is wrong with the disk
-		pause(ctx, f.lasts)
+		faults.Pause(ctx, f.lasts)
 		_ = c.disk.free()
 	case cutOff, isolate, deafen, mute, slow:
 		links := f.disturb(c, id)
-		pause(ctx, f.lasts)
+		faults.Pause(ctx, f.lasts)
 		for _, p := range links {
 			p.Heal()
 		}
@@ -71,7 +71,7 @@ func (f fault) kills(ctx context.Context, c *cluster, id int) {
 	for i := range n {
 		c.nodes[(id+i)%copies].Kill()
 	}
-	pause(ctx, f.lasts)
+	faults.Pause(ctx, f.lasts)
 	for i := range n {
 		_ = c.nodes[(id+i)%copies].Start() // heal starts it again and reports why not
 	}

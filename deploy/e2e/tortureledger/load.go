@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tandemlog/tandem/deploy/e2e/faults"
 	ledgerv1 "github.com/tandemlog/tandem/gen/tandem/ledger/v1"
 	"github.com/tandemlog/tandem/pkg/client/ledger"
 	"github.com/tandemlog/tandem/pkg/errdefs"
@@ -114,7 +115,7 @@ func (w *worker) calls(ctx context.Context, a *ledger.Appender) {
 		} else {
 			w.append(ctx, a)
 		}
-		pause(ctx, w.l.pace)
+		faults.Pause(ctx, w.l.pace)
 	}
 }
 
@@ -200,14 +201,14 @@ func (w *worker) streams(ctx context.Context) {
 					w.l.h.add(o)
 					return err
 				}
-				pause(ctx, w.l.pace)
+				faults.Pause(ctx, w.l.pace)
 			}
 			return nil
 		})
 		if !more {
 			return
 		}
-		pause(ctx, 10*time.Millisecond)
+		faults.Pause(ctx, 10*time.Millisecond)
 	}
 }
 

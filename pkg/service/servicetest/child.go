@@ -1,6 +1,7 @@
 package servicetest
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -32,6 +33,16 @@ func Fork(t testing.TB, cmd *exec.Cmd) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Run runs the test binary as the service to its end and returns what it wrote and how it ended.
+func Run(t testing.TB, variable string, args ...string) (string, error) {
+	t.Helper()
+	cmd, out := Command(variable, args...), &bytes.Buffer{}
+	cmd.Stdout, cmd.Stderr = out, out
+	Fork(t, cmd)
+	err := cmd.Wait()
+	return out.String(), err //nolint:wrapcheck // says enough
 }
 
 // End sends the child a signal and returns how it ended.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -80,27 +81,32 @@ func Dial(t testing.TB, addr string) *grpc.ClientConn {
 	return conn
 }
 
-// given are the addresses that FreeAddr has returned: a node that is down keeps its own.
+// given are the ports that FreeAddr has returned: a node that is down keeps its own.
 var given sync.Map
 
-// FreeAddr returns a loopback address that nobody listens on, below the ports that connections take by themselves.
-func FreeAddr(t testing.TB) string {
+// FreeAddr returns a loopback address that nobody listens on, nor at the ports that far beside it; they are below the ports that
+// connections take by themselves.
+func FreeAddr(t testing.TB, beside ...int) string {
 	t.Helper()
 	for range 1000 {
-		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(12000+rand.IntN(20000))) //nolint:gosec // any will do
-		if _, taken := given.LoadOrStore(addr, true); taken {
-			continue
-		}
-		var lc net.ListenConfig
-		if ln, err := lc.Listen(t.Context(), "tcp", addr); err == nil {
-			if err := ln.Close(); err != nil {
-				t.Fatal(err)
-			}
-			return addr
+		port := 12000 + rand.IntN(20000) //nolint:gosec // any will do
+		if free(t, port) && !slices.ContainsFunc(beside, func(d int) bool { return !free(t, port+d) }) {
+			return loopback(port)
 		}
 	}
 	t.Fatal("no free port")
 	return ""
+}
+
+func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+func free(t testing.TB, port int) bool {
+	t.Helper()
+	if _, taken := given.LoadOrStore(port, true); taken {
+		return false
+	}
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", loopback(port))
+	return err == nil && ln.Close() == nil
 }
 
 // Record keeps what a service logs.
@@ -123,7 +129,7 @@ func (r *Record) String() string {
 
 // Tail returns the last bytes of it.
 func (r *Record) Tail() string {
-	const most = 12_000
+	const most = 1 << 15
 	s := r.String()
 	return s[max(0, len(s)-most):]
 }

@@ -119,9 +119,7 @@ func (r *Registry) ResetOffsets(ctx context.Context, resets []table.Reset) (uint
 		if epoch, err = e.NewEpoch(); err != nil {
 			return err
 		}
-		for _, reset := range resets {
-			e.Reset(reset, epoch)
-		}
+		e.ResetAll(resets, epoch)
 		return nil
 	})
 	return epoch, err

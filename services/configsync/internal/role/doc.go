@@ -17,8 +17,8 @@
 //
 // Who is asked learns of the reign by that, and answers when nothing of a lower one changes anything there any more: no client's change,
 // no transfer from a master, no other opening. So what the answer shows is all that the node has to know of it.
-// A restart forgets the reign until the node's storage, or the new master, tells of it again; topics and groups that
-// are changed in between are lost then.
+// It has saved the reign before it answers (package told). Else a node whose storage has not heard of it, and still says that it leads
+// in a lower one, would take changes of topics and groups after a restart that are lost when it follows.
 //
 // Peers that did not answer are asked on while the node leads, as is a slave that shows offsets ahead of the node's own: what
 // they have is joined when they answer. So an offset that was committed anywhere counts everywhere in the end.

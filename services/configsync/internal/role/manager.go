@@ -58,6 +58,13 @@ type Queues interface {
 	Forget()
 }
 
+// Told is the highest reign that a peer told of, over restarts.
+type Told interface {
+	Reign() int64
+	// Save has saved the reign, or a higher one, when it returns nil.
+	Save(reign int64) error
+}
+
 // Options of a Manager.
 type Options struct {
 	Address   string   // of this node
@@ -108,6 +115,7 @@ type Manager struct {
 	tables   Tables
 	peers    Peers
 	follower Follower
+	told     Told
 	queues   Queues // nil: none
 
 	refusal atomic.Pointer[errdefs.Error] // nil while open
@@ -134,7 +142,7 @@ type being struct {
 }
 
 // New makes a manager; queues may be nil.
-func New(o Options, s Source, t Tables, p Peers, f Follower, q Queues) *Manager {
+func New(o Options, s Source, t Tables, p Peers, f Follower, told Told, q Queues) *Manager {
 	if o.MinBackoff == 0 {
 		o.MinBackoff = 200 * time.Millisecond
 	}
@@ -145,7 +153,7 @@ func New(o Options, s Source, t Tables, p Peers, f Follower, q Queues) *Manager 
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	m := &Manager{
-		o: o, source: s, tables: t, peers: p, follower: f, queues: q,
+		o: o, source: s, tables: t, peers: p, follower: f, told: told, queues: q, fence: told.Reign(),
 		st: State{Reason: reasonStarting}, unheard: map[string]bool{}, asked: make(chan struct{}, 1),
 		reigns: watermark.New(0), now: &being{ended: make(chan struct{})},
 	}
@@ -237,7 +245,8 @@ func (m *Manager) refuseSlave(r storage.Role) {
 }
 
 // Fence tells that a peer is about to lead in a reign. When it returns, a node of a lower one takes no changes any more, nor what
-// another of a lower one sends, and what it took is saved and to be seen. Others than peers are not heeded.
+// another of a lower one sends, and what it took is saved and to be seen; that holds over restarts,
+// unless the disk takes nothing. Others than peers are not heeded.
 func (m *Manager) Fence(ctx context.Context, peer string, epoch int64) error {
 	if !slices.Contains(m.o.Peers, peer) {
 		return nil
@@ -246,6 +255,9 @@ func (m *Manager) Fence(ctx context.Context, peer string, epoch int64) error {
 	m.fence = max(m.fence, epoch)
 	b := m.now
 	m.mu.Unlock()
+	if err := m.told.Save(epoch); err != nil { // what the node has is worth more to the peer than that it holds for good
+		m.o.Log.Warn("a later reign cannot be saved, a restart forgets it", slog.Int64("epoch", epoch), slog.Any("error", err))
+	}
 	if b.floor >= epoch || b.role.Master && b.role.Epoch >= epoch {
 		return nil
 	}

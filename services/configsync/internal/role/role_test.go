@@ -28,8 +28,9 @@ type node struct {
 	changed  *watermark.Mark
 	flush    func() error                              // of the tables
 	ask      func(opening bool) (syncer.Answer, error) // the peer
-	followed chan struct{}                             // what a slave still does at its end
-	ended    chan error                                // Run's
+	told     fakeTold
+	followed chan struct{} // what a slave still does at its end
+	ended    chan error    // Run's
 	resigned bool
 }
 
@@ -99,12 +100,27 @@ func (f fakeFollower) Follow(ctx context.Context) error {
 func (fakeFollower) Master() string { return "" }
 func (fakeFollower) Epoch() int64   { return 0 }
 
+// fakeTold is what a peer told, as the disk keeps it.
+type fakeTold struct {
+	reign int64
+	err   error
+}
+
+func (f *fakeTold) Reign() int64 { return f.reign }
+
+func (f *fakeTold) Save(reign int64) error {
+	if f.err == nil {
+		f.reign = max(f.reign, reign)
+	}
+	return f.err
+}
+
 // run starts the manager; its end is no later than the test's.
 func (n *node) run(t *testing.T, r storage.Role) {
 	t.Helper()
 	n.role, n.changed, n.ended = r, watermark.New(0), make(chan error, 1)
 	o := Options{Address: "own:1", Peers: []string{peer}, StartWait: time.Second, MinBackoff: 10 * time.Millisecond, MaxBackoff: 100 * time.Millisecond}
-	n.Manager = New(o, n, fakeTables{n}, fakePeers{n}, fakeFollower{n}, nil)
+	n.Manager = New(o, n, fakeTables{n}, fakePeers{n}, fakeFollower{n}, &n.told, nil)
 	go func() { n.ended <- n.Run(t.Context()) }()
 }
 
@@ -212,6 +228,50 @@ func TestFenceEndsWithItsCaller(t *testing.T) {
 		}
 		close(n.followed)
 		<-again
+	})
+}
+
+// TestFenceOutlivesARestart: the peer relies on it also where the node's storage has not heard of the reign when the node starts again,
+// and the peer cannot be asked.
+func TestFenceOutlivesARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before := storage.Role{Master: true, Epoch: 4, Start: -1}
+		var n node
+		n.run(t, before)
+		<-time.After(2 * time.Second)
+		if _, _, err := n.Reign(); err != nil {
+			t.Fatal(err)
+		}
+		<-n.fence(t, 5)
+		again := node{told: n.told, ask: func(bool) (syncer.Answer, error) {
+			return syncer.Answer{}, errdefs.New(errdefs.Unavailable, "UNREACHABLE", "by the test")
+		}}
+		again.run(t, before)
+		<-time.After(time.Minute)
+		if _, _, err := again.Reign(); !errors.Is(err, ErrNotMaster) || errdefs.As(err).Meta["reason"] != "OUTLIVED" || again.Floor() != 5 {
+			t.Errorf("a change after the restart: %v; it follows from reign %d on", err, again.Floor())
+		}
+		again.become(storage.Role{Master: true, Epoch: 6, Start: -1})
+		<-time.After(time.Minute)
+		if epoch, _, err := again.Reign(); epoch != 6 || err != nil {
+			t.Errorf("leads in %d, %v", epoch, err)
+		}
+	})
+}
+
+// TestFenceOnAFullDisk: the peer learns what the node has, which takes no changes any more.
+func TestFenceOnAFullDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := node{told: fakeTold{err: errdefs.New(errdefs.ResourceExhausted, "DISK_FULL", "no room")}}
+		n.run(t, storage.Role{Master: true, Epoch: 4, Start: -1})
+		<-time.After(2 * time.Second)
+		if _, _, err := n.Reign(); err != nil {
+			t.Fatal(err)
+		}
+		<-n.fence(t, 5)
+		if err := n.Enter(); !errors.Is(err, ErrNotMaster) {
+			t.Errorf("a change: %v", err)
+		}
 	})
 }
 

@@ -114,7 +114,7 @@ func mutate(t testing.TB, rnd *rand.Rand, own *Table, state int64, resets bool) 
 				epoch, err := e.NewEpoch()
 				must(t, err)
 				if resets && rnd.IntN(4) == 0 {
-					e.Reset(Reset{Topic: name, Group: "G", Queue: rnd.Int32N(3), Offset: rnd.Int64N(10) - 1}, epoch)
+					e.ResetAll([]Reset{{Topic: name, Group: "G", Queue: rnd.Int32N(3), Offset: rnd.Int64N(10) - 1}}, epoch)
 				} else {
 					e.Commit(Commit{Topic: name, Group: "G", Queue: rnd.Int32N(3), Offset: rnd.Int64N(50)})
 				}

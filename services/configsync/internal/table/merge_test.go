@@ -135,7 +135,7 @@ func TestT15_OffsetsNeverGoBackwards(t *testing.T) {
 			epoch, err := e.NewEpoch()
 			must(t, err)
 			if kind == entry.ConsumerOffsets {
-				e.Reset(Reset{"T", "G", 0, 20}, epoch)
+				e.ResetAll([]Reset{{"T", "G", 0, 20}}, epoch)
 			} else {
 				must(t, e.ResetDelay(3, 20, epoch))
 			}
@@ -284,7 +284,7 @@ func TestFollowJavaOffsets(t *testing.T) {
 		return Entry{Key: key, Value: entry.NewOffsets(queues...)}
 	}
 	own := offsets(t, at(100), Commit{Topic: "T", Group: "G", Queue: 1, Offset: 10}, Commit{Topic: "T", Group: "H", Offset: 3})
-	own = edit(t, own, 1, 1, func(e *Edit) { e.Reset(Reset{"T", "G", 1, 5}, 1) })
+	own = edit(t, own, 1, 1, func(e *Edit) { e.ResetAll([]Reset{{"T", "G", 1, 5}}, 1) })
 	in := java(t, entry.ConsumerOffsets, 0, offset("T@G", entry.QueueOffset{Offset: 80}, entry.QueueOffset{Queue: 1, Offset: 30}), offset("U@G"))
 	got, r, err := FollowJava(own, in, JavaOptions{}, 2)
 	q0, _ := got.Offset("T", "G", 0)
@@ -339,7 +339,7 @@ func TestDiff(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	a := offsets(t, at(1), Commit{Topic: "T", Group: "G", Queue: 3, Offset: 2})
-	b := edit(t, offsets(t, Commit{Topic: "T", Group: "G", Queue: 4, Offset: 2}), 1, 1, func(e *Edit) { e.Reset(Reset{"T", "G", 0, 1}, 1) })
+	b := edit(t, offsets(t, Commit{Topic: "T", Group: "G", Queue: 4, Offset: 2}), 1, 1, func(e *Edit) { e.ResetAll([]Reset{{"T", "G", 0, 1}}, 1) })
 	got = nil
 	for d := range Diff(a, b) {
 		got = append(got, fmt.Sprintf("%s %s %s|%s", d.Key, d.Field, d.Left, d.Right))

@@ -1,9 +1,6 @@
 package table
 
 import (
-	"cmp"
-	"slices"
-
 	"github.com/tandemlog/tandem/services/configsync/internal/table/entry"
 )
 
@@ -99,7 +96,6 @@ func (e *Edit) CommitAll(topic, group string, cs []Commit) {
 			taken = append(taken, q)
 		}
 	}
-	slices.SortFunc(taken, func(a, b entry.QueueOffset) int { return cmp.Compare(a.Queue, b.Queue) })
 	if len(taken) > 0 {
 		e.join(key, taken...)
 	}
@@ -156,25 +152,33 @@ func (e *Edit) NewEpoch() (uint32, error) {
 	return e.base.epoch + 1, nil
 }
 
-// Reset takes a reset, which must be valid, with the epoch of NewEpoch.
-func (e *Edit) Reset(r Reset, epoch uint32) {
-	key := entry.OffsetKey(r.Topic, r.Group)
-	q := entry.QueueOffset{Queue: r.Queue, Epoch: epoch, Offset: r.Offset}
-	have := e.offsets(key)
-	old, exists := have.Get(r.Queue)
-	if exists && old.Epoch == epoch && old.Offset > r.Offset {
-		e.swap(key, have, q) // the second reset of the queue in one edit: the last one counts
-		return
+// ResetAll takes resets, which must be valid, with the epoch of NewEpoch. Of two for one queue the later one counts, be it lower.
+// Each entry is made once.
+func (e *Edit) ResetAll(resets []Reset, epoch uint32) {
+	type place struct{ topic, group string }
+	last := map[place]map[int32]int64{}
+	for _, r := range resets {
+		at := place{r.Topic, r.Group}
+		if last[at] == nil {
+			last[at] = map[int32]int64{}
+		}
+		last[at][r.Queue] = r.Offset
 	}
-	e.join(key, q)
-}
-
-// swap puts q in place of what have says of its queue, be it higher.
-func (e *Edit) swap(key string, have *entry.Offsets, q entry.QueueOffset) {
-	queues := slices.Collect(have.All())
-	i := slices.IndexFunc(queues, func(o entry.QueueOffset) bool { return o.Queue == q.Queue })
-	queues[i] = q
-	e.set(key, entry.NewOffsets(queues...))
+	for at, offsets := range last {
+		key := entry.OffsetKey(at.topic, at.group)
+		var queues []entry.QueueOffset
+		if have := e.offsets(key); have != nil {
+			for q := range have.All() {
+				if _, again := offsets[q.Queue]; !again {
+					queues = append(queues, q)
+				}
+			}
+		}
+		for queue, offset := range offsets {
+			queues = append(queues, entry.QueueOffset{Queue: queue, Epoch: epoch, Offset: offset})
+		}
+		e.set(key, entry.NewOffsets(queues...))
+	}
 }
 
 // ResetDelay sets the offset of a delay level whatever it was.

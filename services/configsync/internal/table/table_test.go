@@ -164,8 +164,7 @@ func TestCommits(t *testing.T) {
 	own = edit(t, own, 1, 1, func(e *Edit) {
 		epoch, err := e.NewEpoch()
 		must(t, err)
-		e.Reset(Reset{"T", "G", 0, 60}, epoch)
-		e.Reset(Reset{"T", "G", 0, 20}, epoch)
+		e.ResetAll([]Reset{{"T", "G", 0, 60}, {"T", "G", 0, 20}}, epoch)
 	})
 	if q, _ := own.Offset("T", "G", 0); q != (entry.QueueOffset{Epoch: 1, Offset: 20}) || own.ResetEpoch() != 1 {
 		t.Errorf("after the reset: %+v", q)
@@ -186,6 +185,34 @@ func TestCommits(t *testing.T) {
 	must(t, Reset{"T", "G", 0, entry.NoOffset}.Validate())
 	if err := (Reset{"T", "G", 0, -2}).Validate(); !errors.Is(err, entry.ErrOffset) {
 		t.Errorf("a reset to -2: %v", err)
+	}
+}
+
+// TestManyResets: a reset of all queues of a topic makes the entry once, not once a queue.
+func TestManyResets(t *testing.T) {
+	const queues = 1000
+	var resets []Reset
+	var have []Commit
+	for q := range int32(queues) {
+		have = append(have, Commit{Topic: "T", Group: "G", Queue: 2 * q, Offset: 9})
+		resets = append(resets, Reset{"T", "G", queues + (q*7)%queues, int64(q)})
+	}
+	own := offsets(t, have...)
+	made := testing.AllocsPerRun(1, func() {
+		e := own.Edit(1, 1)
+		e.ResetAll(resets, 1)
+		own, _ = e.Done()
+	})
+	if made > queues/2 {
+		t.Errorf("%.0f allocations for %d queues", made, queues)
+	}
+	for _, r := range resets {
+		if q, _ := own.Offset("T", "G", r.Queue); q != (entry.QueueOffset{Queue: r.Queue, Epoch: 1, Offset: r.Offset}) {
+			t.Fatalf("%+v: %+v", r, q)
+		}
+	}
+	if q, _ := own.Offset("T", "G", 4); q != (entry.QueueOffset{Queue: 4, Offset: 9}) || own.Offsets("T", "G").Len() != queues+queues/2 {
+		t.Errorf("a queue that was not reset: %+v, of %d", q, own.Offsets("T", "G").Len())
 	}
 }
 

@@ -72,7 +72,7 @@ func (n *node) next(t testing.TB) *table.Table {
 		must(t, err)
 		e.Commit(table.Commit{Topic: "T", Group: "G", Queue: int32(n.n % 3), Offset: n.n})
 		if n.n%3 == 0 {
-			e.Reset(table.Reset{Topic: "T", Group: "H", Offset: n.n%2 - 1}, epoch)
+			e.ResetAll([]table.Reset{{Topic: "T", Group: "H", Offset: n.n%2 - 1}}, epoch)
 		}
 	case entry.DelayOffsets:
 		_, err := e.CommitDelay(1, n.n)

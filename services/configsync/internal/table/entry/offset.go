@@ -48,8 +48,10 @@ func (o *Offsets) Len() int { return len(o.queues) }
 func (o *Offsets) All() iter.Seq[QueueOffset] { return slices.Values(o.queues) }
 
 func (o *Offsets) find(queue int32) (int, bool) {
-	return slices.BinarySearchFunc(o.queues, queue, func(q QueueOffset, queue int32) int { return cmp.Compare(q.Queue, queue) })
+	return slices.BinarySearchFunc(o.queues, QueueOffset{Queue: queue}, byQueue)
 }
+
+func byQueue(a, b QueueOffset) int { return cmp.Compare(a.Queue, b.Queue) }
 
 // Get returns the offset of a queue. One that was removed is there too, with NoOffset.
 func (o *Offsets) Get(queue int32) (QueueOffset, bool) {
@@ -62,27 +64,34 @@ func (o *Offsets) Get(queue int32) (QueueOffset, bool) {
 	return QueueOffset{}, false
 }
 
-// JoinAll returns o joined with queues; o itself where they bring nothing.
+// JoinAll returns o joined with queues, in any order; o itself where they bring nothing. It is made once, however many they are.
 func (o *Offsets) JoinAll(queues []QueueOffset) *Offsets {
-	out := o
+	fresh, brings := 0, false
 	for _, q := range queues {
-		i, found := out.find(q.Queue)
-		if found && out.queues[i].Join(q) == out.queues[i] {
-			continue
+		own, found := o.Get(q.Queue)
+		if !found {
+			fresh++
 		}
-		if out == o {
-			out = &Offsets{queues: slices.Clone(o.queues)}
-			if len(o.queues) == 0 {
-				out.queues = make([]QueueOffset, 0, len(queues))
-			}
+		brings = brings || !found || own.Join(q) != own
+	}
+	if !brings {
+		return o
+	}
+	if !slices.IsSortedFunc(queues, byQueue) {
+		queues = slices.SortedFunc(slices.Values(queues), byQueue)
+	}
+	out, own := make([]QueueOffset, 0, len(o.queues)+fresh), o.queues
+	for _, q := range queues {
+		for len(own) > 0 && own[0].Queue <= q.Queue {
+			out, own = append(out, own[0]), own[1:]
 		}
-		if found {
-			out.queues[i] = q
+		if last := len(out) - 1; last >= 0 && out[last].Queue == q.Queue {
+			out[last] = out[last].Join(q)
 		} else {
-			out.queues = slices.Insert(out.queues, i, q)
+			out = append(out, q)
 		}
 	}
-	return out
+	return &Offsets{queues: append(out, own...)}
 }
 
 // Join returns the two joined; o itself where the other brings nothing.

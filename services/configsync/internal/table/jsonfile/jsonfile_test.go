@@ -171,8 +171,8 @@ func TestUnknownFieldsSurvive(t *testing.T) {
 func TestRemovedOffsetsAreNotWritten(t *testing.T) {
 	e := table.New(entry.ConsumerOffsets).Edit(1, 1)
 	e.Commit(table.Commit{Topic: "T", Group: "G", Offset: 6})
-	e.Reset(table.Reset{Topic: "T", Group: "G", Queue: 1, Offset: entry.NoOffset}, 1)
-	e.Reset(table.Reset{Topic: "T", Group: "H", Offset: entry.NoOffset}, 1)
+	e.ResetAll([]table.Reset{{Topic: "T", Group: "G", Queue: 1, Offset: entry.NoOffset}}, 1)
+	e.ResetAll([]table.Reset{{Topic: "T", Group: "H", Offset: entry.NoOffset}}, 1)
 	next, _ := e.Done()
 	if got := string(AppendWire(nil, next)); !strings.HasSuffix(got, `"offsetTable":{"T@G":{0:6}}}`) {
 		t.Error(got)
