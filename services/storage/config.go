@@ -3,17 +3,15 @@ package main
 import (
 	"fmt"
 	"math"
-	"net"
 	"net/netip"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/grpcx"
 	"github.com/tandemlog/tandem/pkg/peercert"
 	"github.com/tandemlog/tandem/pkg/service"
+	"github.com/tandemlog/tandem/services/storage/internal/identity"
 	"github.com/tandemlog/tandem/services/storage/internal/message"
 	"github.com/tandemlog/tandem/services/storage/internal/replication/acks"
 )
@@ -169,11 +167,13 @@ func (c *Config) Validate() error {
 }
 
 func (c *Config) checkIdentity() error {
+	if err := identity.CheckName("brokerClusterName", c.BrokerClusterName); err != nil {
+		return err
+	}
+	if err := identity.CheckName("brokerName", c.BrokerName); err != nil {
+		return err
+	}
 	switch {
-	case c.BrokerClusterName == "":
-		return errdefs.Invalid("brokerClusterName", "is empty")
-	case c.BrokerName == "":
-		return errdefs.Invalid("brokerName", "is empty")
 	case c.BrokerID < 0:
 		return errdefs.Invalid("brokerId", "%d is negative", c.BrokerID)
 	case !slices.Contains([]string{asyncMaster, syncMaster, slave}, c.BrokerRole):
@@ -222,7 +222,7 @@ func (c *Config) checkListeners() error {
 		if l.addr == "" && l.key != "listen" && l.key != "haListen" {
 			continue
 		}
-		if err := checkAddress(l.key, l.addr); err != nil {
+		if err := identity.CheckAddress(l.key, l.addr); err != nil {
 			return err
 		}
 	}
@@ -230,7 +230,7 @@ func (c *Config) checkListeners() error {
 		return errdefs.Invalid("configsync.address", "is empty; without a topic table and with autoCreateTopicEnable: false no topic could be used").
 			WithRemedy("name the config sync service, or leave autoCreateTopicEnable true")
 	}
-	if c.Listen == c.HAListen && !strings.HasSuffix(c.Listen, ":0") {
+	if identity.Is(c.HAListen, c.own()[:1]) != "" {
 		return errdefs.Invalid("haListen", "%s is also the address of listen: gRPC and the raw stream need one each", c.HAListen)
 	}
 	if c.Advertise == "" {
@@ -239,10 +239,8 @@ func (c *Config) checkListeners() error {
 	if c.HAAdvertise == "" {
 		c.HAAdvertise = c.HAListen
 	}
-	for _, own := range []string{c.Listen, c.HAListen, c.Advertise, c.HAAdvertise} {
-		if own == c.Master.Address {
-			return errdefs.Invalid("master.address", "%s is this node itself", own).WithRemedy("name the node to follow")
-		}
+	if c.Master.Address != "" && identity.Is(c.Master.Address, c.own()) != "" {
+		return errdefs.Invalid("master.address", "%s is this node itself", c.Master.Address).WithRemedy("name the node to follow")
 	}
 	if c.BrokerIP1 != "" {
 		if _, err := netip.ParseAddr(c.BrokerIP1); err != nil {
@@ -252,16 +250,14 @@ func (c *Config) checkListeners() error {
 	return nil
 }
 
-// checkAddress checks host:port.
-func checkAddress(key, addr string) error {
-	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return errdefs.Invalid(key, "%q is not host:port", addr)
+// own are the addresses of this node.
+func (c *Config) own() []identity.Own {
+	return []identity.Own{
+		{Key: "listen", Address: c.Listen},
+		{Key: "haListen", Address: c.HAListen},
+		{Key: "advertise", Address: c.Advertise},
+		{Key: "haAdvertise", Address: c.HAAdvertise},
 	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return errdefs.Invalid(key, "%q has no port within 0 and 65535", addr)
-	}
-	return nil
 }
 
 func (c *Config) checkFiles() error {
@@ -340,18 +336,8 @@ func (c *Config) checkTimes() error {
 }
 
 func (c *Config) checkPeers() error {
-	seen := map[string]bool{}
-	for i, p := range c.HA.Peers {
-		if err := checkAddress(fmt.Sprintf("ha.peers[%d]", i), p); err != nil {
-			return err
-		}
-		if seen[p] {
-			return errdefs.Invalid(fmt.Sprintf("ha.peers[%d]", i), "%s stands twice", p)
-		}
-		seen[p] = true
-	}
-	if len(c.HA.Peers) > 0 && !seen[c.Advertise] {
-		return errdefs.Invalid("ha.peers", "this node's own address %s (advertise, or else listen) is missing", c.Advertise)
+	if err := identity.CheckPeers("ha.peers", c.HA.Peers, c.Advertise, c.own()); err != nil {
+		return err
 	}
 	if err := c.checkMasterRole(); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"os"
 	"strings"
 	"testing"
@@ -90,6 +91,13 @@ func TestConfigNamesTheKey(t *testing.T) {
 		"ha.required: 17 slaves cannot confirm: ha.maxSlaves lets 16 follow":          func(c *Config) { c.HA.Required = 17 },
 		"ha.maxSlaves: 65 is not within 1 and 64":                                     func(c *Config) { c.HA.MaxSlaves = 65 },
 		"mappedFileSizeCommitLog: 2GiB is not within 4KiB and 2147483647":             func(c *Config) { c.MappedFileSizeCommitLog = 2 << 30 },
+		`brokerName: "broker a" has a ' '`:                                            func(c *Config) { c.BrokerName = "broker a" },
+		`brokerName: "a/b" has a '/'`:                                                 func(c *Config) { c.BrokerName = "a/b" },
+		"brokerName: is empty":                                                        func(c *Config) { c.BrokerName = "" },
+		`brokerName: "a\xff" is not UTF-8`:                                            func(c *Config) { c.BrokerName = "a\xff" },
+		"brokerName: has 256 bytes, more than 255":                                    func(c *Config) { c.BrokerName = strings.Repeat("a", 256) },
+		`brokerClusterName: "a\n" has a '\n'`:                                         func(c *Config) { c.BrokerClusterName = "a\n" },
+		"master.address: localhost:10911 is this node itself":                         func(c *Config) { c.BrokerRole, c.BrokerID, c.Master.Address = slave, 1, "localhost:10911" },
 	} {
 		c := defaultConfig()
 		change(c)
@@ -99,5 +107,53 @@ func TestConfigNamesTheKey(t *testing.T) {
 	}
 	if err := defaultConfig().Validate(); err != nil {
 		t.Errorf("the defaults: %v", err)
+	}
+}
+
+// TestAPeerIsNamedOnce: a node that stands in ha.peers twice would be asked twice, and count as two.
+func TestAPeerIsNamedOnce(t *testing.T) {
+	for _, tc := range []struct{ listen, advertise, peer, want string }{
+		{"127.0.0.1:10911", "", "localhost:10911", "listen"},
+		{"127.0.0.1:10911", "", "LocalHost.:10911", "listen"},
+		{"127.0.0.1:10911", "", "127.0.0.1:010911", "stands in front"},
+		{"127.0.0.1:10911", "", "[::ffff:127.0.0.1]:10911", "stands in front"},
+		{"127.0.0.1:10911", "", ":10911", "listen"},
+		{"localhost:10911", "", "[::1]:10911", "listen"},
+		{"127.0.0.1:10911", "", "localhost:10912", "haListen"},
+		{"0.0.0.0:10911", "store-1:10911", "127.0.0.1:10911", "listen"},
+		{"0.0.0.0:10911", "store-1:10911", "Store-1:10911", "stands in front"},
+		{"10.0.0.1:10911", "store-1:10911", "10.0.0.1:10911", "listen"},
+		{"[::1]:10911", "", "[0:0:0:0:0:0:0:1]:10911", "stands in front"},
+
+		{"127.0.0.1:10911", "", "127.0.0.2:10911", ""},
+		{"127.0.0.1:10911", "", "localhost:10921", ""},
+		{"10.0.0.1:10911", "", "10.0.0.2:10911", ""},
+		{"0.0.0.0:10911", "store-1:10911", "store-2:10911", ""},
+		{"127.0.0.1:0", "", "localhost:10911", ""},
+	} {
+		c := defaultConfig()
+		c.Listen, c.Advertise = tc.listen, tc.advertise
+		c.HA.Peers = []string{cmp.Or(tc.advertise, tc.listen), tc.peer}
+		err := c.Validate()
+		if tc.want == "" {
+			if err != nil {
+				t.Errorf("%+v: %v", tc, err)
+			}
+			continue
+		}
+		e := errdefs.As(err)
+		if e == nil || e.Field != "ha.peers[1]" || !strings.Contains(e.Error(), tc.want) || e.Remedy == "" {
+			t.Errorf("%+v: %v", tc, err)
+		}
+	}
+}
+
+func TestNamesThatAreTaken(t *testing.T) {
+	for _, name := range []string{"broker-a", "DefaultCluster", "rmq.east_1", "%CLUSTER%|2", "жур一"} {
+		c := defaultConfig()
+		c.BrokerName, c.BrokerClusterName = name, name
+		if err := c.Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

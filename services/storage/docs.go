@@ -2,8 +2,8 @@ package main
 
 // docs say in one line what each key of the config means; -print-config prints them.
 var docs = map[string]string{ //nolint:gochecknoglobals // a table
-	"brokerClusterName": "cluster of this broker; the same on all its nodes",
-	"brokerName":        "name of this broker; the same on the master and its slaves",
+	"brokerClusterName": "cluster of this broker; the same on all its nodes; letters, digits and -_.%|",
+	"brokerName":        "name of this broker; the same on the master and its slaves; letters, digits and -_.%|",
 	"brokerId":          "of this node, unlike that of any other of the broker; a SLAVE's is not 0",
 	"brokerRole":        "ASYNC_MASTER, SYNC_MASTER or SLAVE at the first start; after it the saved role holds, which promote and demote change",
 	"brokerIP1":         "IP address of this store in records and message ids; empty: that of advertise",
@@ -35,7 +35,7 @@ var docs = map[string]string{ //nolint:gochecknoglobals // a table
 	"haSlaveFallbehindMax":    "bytes that a slave may lack and still count as in sync",
 	"slaveTimeout":            "longest wait of a put for slaves, then FLUSH_SLAVE_TIMEOUT",
 
-	"ha.peers":                 "gRPC addresses of all nodes of the group, this one's advertise included; other slaves confirm no puts; empty: it is alone",
+	"ha.peers":                 "gRPC addresses of all nodes of the group, each once and this one's advertise word for word; other slaves confirm no puts; empty: it is alone",
 	"ha.masterRole":            "what a node of this group becomes when it is promoted, SYNC_MASTER or ASYNC_MASTER; the same on all",
 	"ha.required":              "slaves that must confirm a put for PUT_OK on a SYNC_MASTER",
 	"ha.refuseWithoutReplicas": "refuse puts while fewer than ha.required slaves are in sync",

@@ -59,6 +59,7 @@ func table() map[string]string {
 		"services/storage/internal/commitlog/recovery":     "message mappedfile vfs",
 		"services/storage/internal/check":                  "message consumequeue watermark",
 		"services/storage/internal/check/folder":           "message check commitlog commitlog/checkpoint commitlog/cut commitlog/mend consumequeue consumequeue/queuefile consumequeue/summary epoch mappedfile durable vfs",
+		"services/storage/internal/identity":               "",
 		"services/storage/internal/guard":                  "vfs",
 		"services/storage/internal/damage":                 "check",
 		"services/storage/internal/repair":                 "message commitlog/mend epoch check",

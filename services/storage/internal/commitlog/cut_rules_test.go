@@ -3,6 +3,11 @@ package commitlog_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -248,4 +253,135 @@ func TestCutsWhileRunning(t *testing.T) {
 		t.Errorf("recovered %+v, want the end %d", *r, end)
 	}
 	closeLog(t, l, true)
+}
+
+// TestARangeIsKeptTwice: a node whose disk an old copy has replaced is cut where it was cut before, for the same master. What
+// was kept first stays, whatever becomes of the second.
+func TestARangeIsKeptTwice(t *testing.T) {
+	for name, to := range map[string]func(ends []int64) int64{
+		"in one file":   func(ends []int64) int64 { return ends[len(ends)-3] },
+		"several files": func(ends []int64) int64 { return wholeBelow(ends, 2*fileSize-1) },
+		"whole files":   func([]int64) int64 { return 2 * fileSize },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newCutBase(t)
+			to := to(b.ends)
+			fsys, l := b.open(t)
+			defer closeLog(t, l, true)
+			for i, op := range []memfs.Kind{0, memfs.KindMkdir, memfs.KindCreate, memfs.KindWrite, memfs.KindSync, memfs.KindSyncDir} {
+				again := slices.Clone(b.full[to:])
+				if i > 0 {
+					again[len(again)-1] ^= byte(i) // the same records but for a byte of the last body
+				}
+				for l.End() < int64(len(b.full)) {
+					if _, err := l.AppendRaw(l.End(), [][]byte{again[l.End()-to:]}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				before := keptBytes(t, fsys)
+				fsys.SetHook(func(o memfs.Op) memfs.Action {
+					if i > 0 && o.Kind == op && strings.Contains(o.Name, "rollback") {
+						return memfs.FailBefore(vfs.ErrNoSpace)
+					}
+					return memfs.Proceed
+				})
+				_, err := l.Rollback(to, 7, noLimit)
+				fsys.SetHook(nil)
+				if err != nil && !maps.Equal(keptBytes(t, fsys), before) {
+					t.Errorf("a failed keep (%v) left %d files of %d", op, len(keptBytes(t, fsys)), len(before))
+				}
+				k, err := l.Rollback(to, 7, noLimit)
+				if err == nil {
+					err = l.Truncate(to)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				after := keptBytes(t, fsys)
+				for file, b := range before {
+					if after[file] != b {
+						t.Errorf("%s was kept and has changed", file)
+					}
+				}
+				var got string
+				for _, file := range slices.Sorted(maps.Keys(after)) {
+					if strings.HasPrefix(file, k.Name+"/") {
+						got += after[file]
+					}
+				}
+				if got != string(again) {
+					t.Errorf("%s holds other bytes than were cut", k.Name)
+				}
+			}
+			all, err := commitlog.ListRollbacks(fsys, root)
+			if err != nil || len(all) != 6 || all[1].Name != all[0].Name+"-2" || !all[1].Whole || all[1].From != to || all[1].Epoch != 7 {
+				t.Errorf("%+v, %v", all, err)
+			}
+		})
+	}
+}
+
+// TestAKeepGoesOn: what a crash in front of the cut, or a cut that was given up, has left of a copy is no range of its own.
+func TestAKeepGoesOn(t *testing.T) {
+	b := newCutBase(t)
+	to := b.ends[len(b.ends)-3]
+	for name, left := range map[string][]byte{
+		"nothing": nil, "a half": b.full[to : to+100], "all": b.full[to:], "other bytes": b.full[to-1 : to+99], "more": append(slices.Clone(b.full[to:]), 0),
+	} {
+		fsys, l := b.open(t)
+		dir := filepath.Join(root, commitlog.RollbackDir, fmt.Sprintf("%d-%d-7", to, len(b.full)))
+		file := filepath.Join(dir, mappedfile.Name(to))
+		if err := durable.MkdirAll(fsys, dir); err != nil {
+			t.Fatal(err)
+		}
+		if left != nil {
+			f, err := fsys.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o600)
+			if err == nil {
+				_, err = f.WriteAt(left, 0)
+				err = errors.Join(err, f.Close())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := 1
+		if !bytes.HasPrefix(b.full[to:], left) {
+			want = 2
+		}
+		for range 2 { // the second time after a try of this process
+			if _, err := l.Rollback(to, 7, noLimit); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := l.Truncate(to); err != nil {
+			t.Fatal(err)
+		}
+		all, err := commitlog.ListRollbacks(fsys, root)
+		last := keptBytes(t, fsys)[all[len(all)-1].Name+"/"+mappedfile.Name(to)]
+		if err != nil || len(all) != want || last != string(b.full[to:]) || want == 2 && string(readFile(t, fsys, file)) != string(left) {
+			t.Errorf("%s was left: %+v, %v, %d bytes", name, all, err, len(last))
+		}
+		closeLog(t, l, true)
+	}
+}
+
+// keptBytes is what lies in the folders of kept ranges, by folder/file.
+func keptBytes(t *testing.T, fsys *memfs.FS) map[string]string {
+	t.Helper()
+	m := map[string]string{}
+	all, err := commitlog.ListRollbacks(fsys, root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range all {
+		dir := filepath.Join(root, commitlog.RollbackDir, k.Name)
+		infos, err := fsys.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, info := range infos {
+			m[k.Name+"/"+info.Name] = string(readFile(t, fsys, filepath.Join(dir, info.Name)))
+		}
+	}
+	return m
 }

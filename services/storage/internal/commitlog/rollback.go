@@ -19,7 +19,8 @@ func ListRollbacks(fsys vfs.FS, root string) ([]Kept, error) {
 
 // Rollback keeps [to, End) for the Truncate(to) or Reset that must follow before anything is appended: the part of the
 // file that holds to is copied, durably; the cut then moves whole files instead of removing them. All kept ranges together
-// may take keep bytes: else ErrRollbackFull, and nothing is changed.
+// may take keep bytes: else ErrRollbackFull, and nothing is changed. What was kept before stays as it is, also that of the same
+// range and epoch.
 func (l *Log) Rollback(to, epoch, keep int64) (Kept, error) {
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
@@ -33,9 +34,9 @@ func (l *Log) Rollback(to, epoch, keep int64) (Kept, error) {
 	if to < first || to > end {
 		return Kept{}, ErrOutOfRange.With("offset", to).With("first", first).With("end", end)
 	}
-	k := cut.NewKept(to, end, epoch)
-	if to == end {
-		return k, nil
+	k, err := cut.NewKept(l.fsys, l.root, l.queue, to, end, epoch)
+	if err != nil || to == end {
+		return k, err
 	}
 	if err := cut.Room(l.fsys, l.root, k, keep); err != nil {
 		return Kept{}, err

@@ -4,6 +4,8 @@
 //	rollback/<from>-<to>-<epoch>/    [ rest of a record | record | record | ... | start of a record ]
 //	                                    gap               offsets are those of the log that it was cut from
 //
+// The same range cut again by the same epoch has -2 behind its name, then -3.
+//
 // A range may begin in the middle of a record, where two logs were told apart by checksums, and end in the middle of one, where
 // a stream had stopped: reading starts at the next sound record and says what it left out.
 //

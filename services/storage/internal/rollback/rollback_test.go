@@ -157,6 +157,29 @@ func TestTwoFiles(t *testing.T) {
 	}
 }
 
+// TestTheSameRangeAgain: it has a name and records of its own, and what was never named so is no range.
+func TestTheSameRangeAgain(t *testing.T) {
+	first, at := logOf(1000, 2)
+	second := slices.Clone(first[:at[1]-1000])
+	fs := memfs.New()
+	id := fmt.Sprintf("1000-%d-7", at[2])
+	keep(t, fs, id, map[int64][]byte{1000: first})
+	keep(t, fs, id+"-2", map[int64][]byte{1000: second})
+	for _, other := range []string{"-0", "-1", "-x", "-2-2", "-"} {
+		keep(t, fs, id+other, nil)
+	}
+	r := rollback.New(fs, "root")
+	all, err := r.List()
+	if err != nil || len(all) != 2 || all[0].Name != id || all[1].Name != id+"-2" || all[1].To != at[2] || all[1].Epoch != 7 {
+		t.Errorf("%+v, %v", all, err)
+	}
+	for name, want := range map[string]int{id: 2, id + "-2": 1} {
+		if v := (&visits{}); r.Records(t.Context(), name, v) != nil || len(v.said) != want {
+			t.Errorf("%s: %q", name, v.said)
+		}
+	}
+}
+
 func TestNoRange(t *testing.T) {
 	fs := memfs.New()
 	r := rollback.New(fs, "root")

@@ -1,8 +1,10 @@
 package cut
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -21,7 +23,8 @@ const (
 	copyPiece = 1 << 20
 )
 
-// Kept is a range of a log that was cut, kept in rollback/<Name>: files named by the offset of their first byte.
+// Kept is a range of a log that was cut, kept in rollback/<Name>: files named by the offset of their first byte. Two ranges of
+// the same bounds and epoch have two names.
 type Kept struct {
 	Name  string
 	From  int64
@@ -30,11 +33,85 @@ type Kept struct {
 	Bytes int64 // on disk
 	// Whole: all bytes of the range are there. A crash between Keep and the cut leaves a part, and the log whole.
 	Whole bool
+
+	again bool  // its folder is there, with the beginning of the copy
+	have  int64 // bytes of that
 }
 
-// NewKept names the range [from, to).
-func NewKept(from, to, epoch int64) Kept {
-	return Kept{Name: fmt.Sprintf("%d-%d-%d", from, to, epoch), From: from, To: to, Epoch: epoch, Bytes: to - from, Whole: true}
+// NewKept gives the range [from, to) of q a name that nothing was kept under: an old copy of a disk can bring a range back that
+// was cut once. What a cut that did not come about has left is no range of its own: the copy goes on there.
+func NewKept(fsys vfs.FS, root string, q *mappedfile.Queue, from, to, epoch int64) (Kept, error) {
+	k := Kept{From: from, To: to, Epoch: epoch, Bytes: to - from, Whole: true}
+	base := fmt.Sprintf("%d-%d-%d", from, to, epoch)
+	for try := 1; from < to; try++ {
+		if k.Name = base; try > 1 {
+			k.Name = fmt.Sprintf("%s-%d", base, try)
+		}
+		info, err := fsys.Stat(k.dir(root))
+		if errors.Is(err, fs.ErrNotExist) {
+			return k, nil
+		}
+		if err == nil && info.Dir {
+			k.again, err = k.begun(fsys, root, q)
+		}
+		if err != nil {
+			return Kept{}, fmt.Errorf("name kept range: %w", err)
+		}
+		if k.again {
+			return k, nil
+		}
+	}
+	return k, nil // there is nothing to keep
+}
+
+func (k *Kept) dir(root string) string { return filepath.Join(root, Dir, k.Name) }
+
+// part returns the file of q whose beginning stays, and the range of it that must be copied; nil: none.
+func (k *Kept) part(q *mappedfile.Queue) (f *mappedfile.File, from, to int64) {
+	if f = q.Find(k.From); f == nil || f.Start() == k.From {
+		return nil, 0, 0
+	}
+	return f, k.From - f.Start(), min(k.To, f.End()) - f.Start()
+}
+
+// begun reports whether the folder of k holds nothing but the beginning of what Keep copies; k.have is its length then.
+func (k *Kept) begun(fsys vfs.FS, root string, q *mappedfile.Queue) (bool, error) {
+	infos, err := fsys.ReadDir(k.dir(root))
+	if err != nil || len(infos) == 0 {
+		return err == nil, err
+	}
+	f, from, to := k.part(q)
+	if f == nil || len(infos) > 1 || infos[0].Name != mappedfile.Name(k.From) || infos[0].Size > to-from {
+		return false, nil
+	}
+	in, err := fsys.OpenFile(filepath.Join(k.dir(root), infos[0].Name), os.O_RDONLY, 0)
+	if err != nil {
+		return false, err
+	}
+	same, err := sameBytes(in, f, from, infos[0].Size)
+	if same {
+		k.have = infos[0].Size
+	}
+	return same, errors.Join(err, in.Close())
+}
+
+// sameBytes reports whether the first n bytes of in are those of f at from.
+func sameBytes(in io.ReaderAt, f *mappedfile.File, from, n int64) (bool, error) {
+	a, b := make([]byte, min(copyPiece, n)), make([]byte, min(copyPiece, n))
+	for pos := int64(0); pos < n; {
+		m := min(int64(len(a)), n-pos)
+		if got, err := in.ReadAt(a[:m], pos); int64(got) < m {
+			return false, err
+		}
+		if got, err := f.ReadAt(b[:m], from+pos); int64(got) < m {
+			return false, err
+		}
+		if !bytes.Equal(a[:m], b[:m]) {
+			return false, nil
+		}
+		pos += m
+	}
+	return true, nil
 }
 
 // ErrFull says that what a cut would take away does not fit into the space for it. Nothing was cut.
@@ -59,28 +136,33 @@ func Room(fsys vfs.FS, root string, k Kept, limit int64) error {
 	return nil
 }
 
-// Keep copies, durably, what Apply cannot move into the range's folder: the part of a file whose beginning stays.
+// Keep copies, durably, what Apply cannot move into the range's folder: the part of a file whose beginning stays. When it fails
+// it removes the folder that it made.
 func Keep(fsys vfs.FS, root string, q *mappedfile.Queue, k Kept) error {
-	dir := filepath.Join(root, Dir, k.Name)
-	if err := copyPart(fsys, dir, q, k); err != nil {
-		return fmt.Errorf("keep [%d, %d): %w", k.From, k.To, errors.Join(err, fsys.RemoveAll(dir)))
+	err := k.copyPart(fsys, root, q)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if !k.again {
+		err = errors.Join(err, fsys.RemoveAll(k.dir(root)))
+	}
+	return fmt.Errorf("keep [%d, %d): %w", k.From, k.To, err)
 }
 
-func copyPart(fsys vfs.FS, dir string, q *mappedfile.Queue, k Kept) error {
+func (k *Kept) copyPart(fsys vfs.FS, root string, q *mappedfile.Queue) error {
+	dir := k.dir(root)
 	if err := durable.MkdirAll(fsys, dir); err != nil {
 		return err
 	}
-	f := q.Find(k.From)
-	if f == nil || f.Start() == k.From {
+	f, from, to := k.part(q)
+	if f == nil {
 		return nil
 	}
-	out, err := fsys.OpenFile(filepath.Join(dir, mappedfile.Name(k.From)), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	out, err := fsys.OpenFile(filepath.Join(dir, mappedfile.Name(k.From)), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
 	}
-	err = copyRange(out, f, k.From-f.Start(), min(k.To, f.End())-f.Start())
+	err = copyRange(out, k.have, f, from+k.have, to)
 	if err == nil {
 		err = out.Sync()
 	}
@@ -90,7 +172,8 @@ func copyPart(fsys vfs.FS, dir string, q *mappedfile.Queue, k Kept) error {
 	return fsys.SyncDir(dir)
 }
 
-func copyRange(out vfs.File, f *mappedfile.File, from, to int64) error {
+// copyRange copies [from, to) of f to out at offset at.
+func copyRange(out vfs.File, at int64, f *mappedfile.File, from, to int64) error {
 	buf := make([]byte, min(copyPiece, to-from))
 	for pos := from; pos < to; {
 		part := buf[:min(int64(len(buf)), to-pos)]
@@ -98,7 +181,7 @@ func copyRange(out vfs.File, f *mappedfile.File, from, to int64) error {
 		if n < len(part) {
 			return err
 		}
-		if _, err := out.WriteAt(part, pos-from); err != nil {
+		if _, err := out.WriteAt(part, at+pos-from); err != nil {
 			return err
 		}
 		pos += int64(n)
@@ -176,10 +259,10 @@ func List(fsys vfs.FS, root string) ([]Kept, error) {
 
 func parseKept(name string) (Kept, bool) {
 	parts := strings.Split(name, "-")
-	if len(parts) != 3 {
+	if len(parts) != 3 && len(parts) != 4 {
 		return Kept{}, false
 	}
-	var n [3]int64
+	n := [4]int64{3: 2} // from, to, epoch, and which of that name
 	for i, p := range parts {
 		v, err := strconv.ParseInt(p, 10, 64)
 		if err != nil {
@@ -187,7 +270,7 @@ func parseKept(name string) (Kept, bool) {
 		}
 		n[i] = v
 	}
-	return Kept{Name: name, From: n[0], To: n[1], Epoch: n[2]}, n[0] < n[1]
+	return Kept{Name: name, From: n[0], To: n[1], Epoch: n[2]}, n[0] < n[1] && n[3] > 1
 }
 
 // measure counts the bytes on disk and finds out whether the files join to the range.

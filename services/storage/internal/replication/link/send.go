@@ -129,7 +129,7 @@ func (w *Sender) Send(n int64) error {
 // frame are out already. A write that is cut short by its deadline gives the view back before it goes on, so that a slow
 // peer holds no file for longer than a slice.
 func (w *Sender) sendView(n int, done int64) error {
-	for whole := false; ; {
+	for whole := done > 0; ; {
 		b, release, err := w.src.View(w.pos, n)
 		if err != nil {
 			return ErrHistoryGone.With("offset", w.pos).Wrap(err)

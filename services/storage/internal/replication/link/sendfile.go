@@ -37,6 +37,10 @@ func (w *Sender) sendFile(n int) error {
 			}
 			return w.sendView(n, f.done)
 		}
+		if f.size > 0 && k != n {
+			release()
+			return ErrHistoryGone.With("offset", w.pos) // the header has promised more
+		}
 		if f.size == 0 {
 			n = k
 			f.size = wire.HeaderSize + int64(n)
