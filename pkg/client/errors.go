@@ -18,6 +18,9 @@ var (
 	ErrUnreachable = errdefs.New(errdefs.Unavailable, grpcx.ReasonUnreachable, "cannot reach the storage")
 	// ErrNoMaster: none of the nodes that answered is an open master; nothing was sent.
 	ErrNoMaster = nodes.ErrNoMaster
+	// ErrTooLarge: a message is larger than Options.MaxMessage lets in.
+	ErrTooLarge = errdefs.New(errdefs.ResourceExhausted, grpcx.ReasonMessageTooLarge, "the message is larger than this client takes").
+			WithRemedy("raise client.Options.MaxMessage (--max-message of tandemctl), or go on behind the message")
 	// ErrStalled: a stream that should speak was silent for longer than Options.Timeout.
 	ErrStalled = errdefs.New(errdefs.DeadlineExceeded, attempt.ReasonStalled, "the storage fell silent in the middle of a stream")
 )

@@ -91,7 +91,7 @@ func (r *Reader) each(ctx context.Context, f func(context.Context, *nodes.Node) 
 
 // elsewhere reports whether another node may do better.
 func elsewhere(err error) bool {
-	return err != nil && (errdefs.ClassOf(err) == errdefs.Unavailable || errors.Is(err, ErrStalled))
+	return err != nil && (errdefs.ClassOf(err) == errdefs.Unavailable || errors.Is(err, ErrStalled) || nodes.Stranger(err))
 }
 
 func (r *Reader) node() (*nodes.Node, error) {
@@ -146,6 +146,13 @@ func (r *Reader) Tail(ctx context.Context, o TailOptions, f func(*StoredMessage)
 		case progress:
 			try = 0
 		}
+		if errdefs.ReasonOf(err) == ErrTooLarge.Reason {
+			if t.most == 1 && !progress {
+				return ErrTooLarge.Wrap(err).With("topic", o.Topic).With("queue_id", o.QueueID).With("queue_offset", t.next)
+			}
+			t.most = 1 // several together may be what is too large
+			continue
+		}
 		r.turn(n)
 		if !t.connected {
 			if first = nodes.Join(first, err); !elsewhere(err) || try+1 >= len(r.c.nodes.Addresses()) {
@@ -172,14 +179,15 @@ type tail struct {
 	f         func(*StoredMessage) error
 	fErr      error
 	next      int64
-	connected bool // a node has taken the stream once
-	outside   int  // nodes in a row that said OutOfRange
+	most      int32 // messages an answer; 0: as many as the storage likes
+	connected bool  // a node has taken the stream once
+	outside   int   // addresses in a row that said OutOfRange, or are another service's
 }
 
 // mends reports whether a stream that broke with err is worth making anew. A replica that lags behind the one before says
 // OutOfRange: that is final only when all addresses say so in turn.
 func (t *tail) mends(err error) bool {
-	if errdefs.ClassOf(err) == errdefs.OutOfRange {
+	if errdefs.ClassOf(err) == errdefs.OutOfRange || nodes.Stranger(err) {
 		t.outside++
 		return t.outside < len(t.r.c.nodes.Addresses())
 	}
@@ -192,7 +200,7 @@ func (t *tail) follow(ctx context.Context, n *nodes.Node) (progress bool, err er
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := n.Msg.GetStream(ctx, &storagev1.GetStreamRequest{
-		Topic: t.o.Topic, QueueId: t.o.QueueID, QueueOffset: t.next, TagFilter: t.o.Filter,
+		Topic: t.o.Topic, QueueId: t.o.QueueID, QueueOffset: t.next, TagFilter: t.o.Filter, MaxMessages: t.most,
 	})
 	if err != nil {
 		return false, nodes.Explain(err, n.Addr)
@@ -200,7 +208,8 @@ func (t *tail) follow(ctx context.Context, n *nodes.Node) (progress bool, err er
 	for {
 		resp, err := stream.Recv()
 		// That a stream was taken shows by its breaking where no message comes. That the first offset is outside is an answer of its own.
-		t.connected = t.connected || errdefs.ClassOf(grpcx.FromStatus(err)) != errdefs.OutOfRange
+		said := grpcx.FromStatus(err)
+		t.connected = t.connected || errdefs.ClassOf(said) != errdefs.OutOfRange && !nodes.Stranger(said)
 		if errors.Is(err, io.EOF) {
 			return progress, errdefs.New(errdefs.Unavailable, "STREAM_ENDED", "the storage ended the stream").With("address", n.Addr)
 		}

@@ -178,7 +178,8 @@ func (a *app) configImportCommand() *cobra.Command {
 		Short: "Give the master tables as RocketMQ's files hold them; shows what changes and asks first",
 		Long: "Give the master tables: a folder with RocketMQ's files (store/config of a broker), single files of it, or what export has\n" +
 			"written as one JSON. Topics and groups are added or replace their like, offsets only grow. With --replace a table becomes the\n" +
-			"file's: what is not in it is deleted, and offsets go down, too. That also ends the state BROKEN of a table.",
+			"file's: what is not in it is deleted, and offsets go down, too. That also ends the state BROKEN of a table. A value that neither the API takes nor a broker\n" +
+			"writes, such as -5 queues, is refused with file, entry and field; then nothing is imported.",
 		Example: "  tandemctl config import /opt/rocketmq/store/config --dry-run\n" +
 			"  tandemctl config import topics.json subscriptionGroup.json\n" +
 			"  tandemctl config import backup.json --replace --yes",

@@ -109,7 +109,7 @@ func (c *Client) ask(ctx context.Context, n *node, f call) error {
 // elsewhere reports whether another node may do better.
 func elsewhere(err error) bool {
 	class := errdefs.ClassOf(err)
-	return err != nil && (class == errdefs.Unavailable || class == errdefs.DeadlineExceeded || errors.Is(err, context.DeadlineExceeded))
+	return err != nil && (nodes.Stranger(err) || class == errdefs.Unavailable || class == errdefs.DeadlineExceeded || errors.Is(err, context.DeadlineExceeded))
 }
 
 // retry decides when and where a change is tried again. It is not for concurrent use.
@@ -144,6 +144,9 @@ func (r *retry) next(ctx context.Context, from *node, last error) (*node, error)
 	for ; ; r.tries++ {
 		if err != nil && ctx.Err() == nil {
 			last = saysMore(last, err)
+		}
+		if nodes.Stranger(err) { // at every address: nothing that time mends
+			return nil, last
 		}
 		pause, ok := r.pause(last)
 		if !ok || errors.Is(err, nodes.ErrClosed) {

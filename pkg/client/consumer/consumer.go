@@ -299,7 +299,7 @@ func final(err error) bool {
 	case errdefs.InvalidArgument, errdefs.Unimplemented, errdefs.Unauthenticated, errdefs.PermissionDenied:
 		return err != nil
 	default:
-		return errors.Is(err, client.ErrClosed)
+		return errors.Is(err, client.ErrClosed) || errors.Is(err, client.ErrTooLarge)
 	}
 }
 

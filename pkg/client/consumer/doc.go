@@ -25,6 +25,8 @@
 //   - A reset of the group's offsets is heard within CommitInterval, also by a consumer that has nothing to do. The handler's context
 //     is cancelled, and what it returns for that does not count.
 //   - An error of the handler ends Run; what was handled before is committed.
+//   - A message that is larger than the Reader's client takes ends Run, when all before it are handled and committed, with
+//     client.ErrTooLarge: it names topic, queue and offset, and the option to raise. Passing it over is a reset to the offset behind it.
 //   - At most Prefetch messages and PrefetchBytes (and one message more) wait in each queue, beside one answer of the storage.
 //
 // What this package does not do: it shares no queues among the members of a group (name each one's with Queues), has no retry topic,

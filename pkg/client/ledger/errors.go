@@ -39,5 +39,8 @@ func judge(err error, left bool) attempt.Verdict {
 	case ErrAppendUnknown.Reason:
 		return attempt.Unknown
 	}
+	if nodes.Stranger(err) { // the group is elsewhere
+		return attempt.TryAgain
+	}
 	return attempt.Judge(err, left)
 }

@@ -47,6 +47,7 @@ func (c *Client) Bounds(ctx context.Context, how Consistency) (b *Bounds, err er
 func (c *Client) read(ctx context.Context, f func(context.Context, *group.Node) error) error {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
+	strangers := 0 // that answered one after the other
 	for i := 0; ; i++ {
 		n, err := c.readNode()
 		if err != nil {
@@ -59,6 +60,12 @@ func (c *Client) read(ctx context.Context, f func(context.Context, *group.Node) 
 			return err
 		}
 		c.turn(n)
+		if strangers++; !nodes.Stranger(err) {
+			strangers = 0
+		}
+		if strangers == len(c.nodes.Addresses()) {
+			return err
+		}
 		if round := (i + 1) / len(c.nodes.Addresses()); (i+1)%len(c.nodes.Addresses()) == 0 {
 			deadline, _ := ctx.Deadline() // bounded gave it one
 			pause := min(nodes.Backoff(round-1), group.LongestPause)
@@ -78,7 +85,7 @@ func (c *Client) read(ctx context.Context, f func(context.Context, *group.Node) 
 // elsewhere says whether another node, or the same one later, may answer what this one did not.
 func elsewhere(err error) bool {
 	if attempt.Refused(err) {
-		return false
+		return nodes.Stranger(err)
 	}
 	switch errdefs.ClassOf(err) {
 	case errdefs.Unavailable, errdefs.ResourceExhausted, errdefs.DeadlineExceeded, errdefs.Aborted, errdefs.DataLoss, errdefs.Internal, errdefs.Unknown:
@@ -147,7 +154,10 @@ func (c *Client) Tail(ctx context.Context, o TailOptions, f func(*Entry) error) 
 			try = 0
 		}
 		c.turn(n)
-		if !elsewhere(err) {
+		if t.strangers++; !nodes.Stranger(err) {
+			t.strangers = 0
+		}
+		if !elsewhere(err) || t.connected && t.strangers == len(c.nodes.Addresses()) {
 			return err
 		}
 		if !t.connected {
@@ -172,12 +182,13 @@ type tail struct {
 	fErr      error
 	next      int64
 	connected bool // a node has taken the stream once
+	strangers int  // addresses in a row where it is another service that answers
 }
 
 // taken reports whether a node has taken a stream that ended with err, be it that no entry came: that it breaks, or that the node
 // stops, says nothing against the request.
 func taken(err error) bool {
-	return !attempt.Answered(err) || errdefs.ClassOf(err) == errdefs.Unavailable
+	return !attempt.Answered(err) && !nodes.Stranger(err) || errdefs.ClassOf(err) == errdefs.Unavailable
 }
 
 // follow reads one stream to its end; progress says whether an entry came.

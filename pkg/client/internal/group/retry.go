@@ -50,6 +50,9 @@ func (r *Retry) Next(ctx context.Context, from *Node, last error) (*Node, error)
 		if err != nil && ctx.Err() == nil {
 			last = saysMore(last, err)
 		}
+		if nodes.Stranger(err) { // at every address: nothing that time mends
+			return nil, last
+		}
 		pause, ok := r.pause(last)
 		if !ok || errors.Is(err, nodes.ErrClosed) {
 			return nil, last

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
@@ -35,6 +36,16 @@ func Explain(err error, addr string) error {
 		return err
 	}
 	return e.With("address", addr)
+}
+
+// Stranger reports whether it is not the service that is looked for that answers at an address, or, of several joined errors, at all of
+// them. Another address may be right.
+func Stranger(err error) bool {
+	var many interface{ Unwrap() []error }
+	if !errors.As(err, &many) {
+		return err != nil && errdefs.ClassOf(err) == errdefs.Unimplemented
+	}
+	return !slices.ContainsFunc(many.Unwrap(), func(err error) bool { return !Stranger(err) })
 }
 
 // Backoff returns the pause before try n+1: 50 ms doubling to 2 s, of which a random half is taken off.

@@ -110,6 +110,11 @@ func (r *Registry) CommitDelays(ctx context.Context, offsets map[int32]int64) (l
 // any more if they are guarded or not saved yet.
 func (r *Registry) ResetOffsets(ctx context.Context, resets []table.Reset) (uint32, error) {
 	for _, reset := range resets {
+		if reset.Queue >= entry.MaxQueues {
+			if _, there := r.Snapshot(entry.ConsumerOffsets).Offset(reset.Topic, reset.Group, reset.Queue); there {
+				reset.Queue = 0 // a RocketMQ master may have told of it
+			}
+		}
 		if err := reset.Validate(); err != nil {
 			return 0, err
 		}

@@ -51,7 +51,7 @@ func (o Options) withDefaults() Options {
 		o.CommitInterval = 200 * time.Millisecond
 	}
 	if o.MaxQueues <= 0 {
-		o.MaxQueues = 65_535
+		o.MaxQueues = entry.MaxQueues
 	}
 	if o.MaxPending <= 0 {
 		o.MaxPending = 100_000

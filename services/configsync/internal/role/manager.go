@@ -85,6 +85,9 @@ var (
 	// ErrOutlived: there is a higher reign: a peer is about to lead in it, or the tables carry it.
 	ErrOutlived = errdefs.New(errdefs.FailedPrecondition, "OUTLIVED", "there is a higher reign than this node's").
 			WithRemedy("nothing, this node follows its master; without a storage, to lead: a higher epoch")
+	// ErrTooFar: no change of the master can have led to the reign that a caller names.
+	ErrTooFar = errdefs.New(errdefs.OutOfRange, "EPOCH_TOO_FAR", "the reign lies too far above every one that this node knows of").
+			WithRemedy("find out who calls in the name of this peer")
 	// ErrOpening: the node is about to lead, and its tables may not be complete yet.
 	ErrOpening = errdefs.New(errdefs.Unavailable, "OPENING", "this node is about to lead and answers nothing until it has heard its peers").
 			WithRetry(200 * time.Millisecond)
@@ -244,16 +247,24 @@ func (m *Manager) refuseSlave(r storage.Role) {
 	m.refuse(reasonSlave, "ask the master")
 }
 
+// farthest is how far a reign may lie above every one that a node knows of for it to be believed: the number of microseconds since 1970
+// may be one where no storage counts them. Believed, a few calls with more would use up the numbers.
+const farthest = 1 << 53
+
 // Fence tells that a peer is about to lead in a reign. When it returns, a node of a lower one takes no changes any more, nor what
 // another of a lower one sends, and what it took is saved and to be seen; that holds over restarts,
-// unless the disk takes nothing. Others than peers are not heeded.
+// unless the disk takes nothing. Others than peers are not heeded, and a reign beyond all bounds is ErrTooFar.
 func (m *Manager) Fence(ctx context.Context, peer string, epoch int64) error {
 	if !slices.Contains(m.o.Peers, peer) {
 		return nil
 	}
 	m.mu.Lock()
-	m.fence = max(m.fence, epoch)
 	b := m.now
+	if known := max(m.fence, b.floor, b.role.Epoch); epoch-known > farthest {
+		m.mu.Unlock()
+		return ErrTooFar.With("epoch", epoch).With("known", known).With("peer", peer)
+	}
+	m.fence = max(m.fence, epoch)
 	m.mu.Unlock()
 	if err := m.told.Save(epoch); err != nil { // what the node has is worth more to the peer than that it holds for good
 		m.o.Log.Warn("a later reign cannot be saved, a restart forgets it", slog.Int64("epoch", epoch), slog.Any("error", err))

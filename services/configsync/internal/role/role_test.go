@@ -3,6 +3,7 @@ package role
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -255,6 +256,29 @@ func TestFenceOutlivesARestart(t *testing.T) {
 		<-time.After(time.Minute)
 		if epoch, _, err := again.Reign(); epoch != 6 || err != nil {
 			t.Errorf("leads in %d, %v", epoch, err)
+		}
+	})
+}
+
+// TestFenceBeyondAllBounds: what nobody can have counted up to is not believed, and the node goes on.
+func TestFenceBeyondAllBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n node
+		n.run(t, storage.Role{Master: true, Epoch: 4, Start: -1})
+		<-time.After(2 * time.Second)
+		for _, epoch := range []int64{math.MaxInt64, 4 + farthest + 1} {
+			if err := n.Fence(t.Context(), peer, epoch); !errors.Is(err, ErrTooFar) {
+				t.Errorf("%d: %v", epoch, err)
+			}
+		}
+		if err := n.Enter(); err != nil || n.told.Reign() != 0 {
+			t.Errorf("told of %d; a change: %v", n.told.Reign(), err)
+		} else {
+			n.Leave()
+		}
+		<-n.fence(t, 4+farthest)
+		if n.Floor() != 4+farthest {
+			t.Errorf("follows from reign %d on", n.Floor())
 		}
 	})
 }

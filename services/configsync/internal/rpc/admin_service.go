@@ -174,16 +174,30 @@ func readImport(stream grpc.ClientStreamingServer[configsyncv1.ImportRequest, co
 		if !ok {
 			continue
 		}
-		t, err := jsonfile.Decode(k, data)
+		t, err := imported(k, data)
 		if err != nil {
-			if e := errdefs.As(err); e != nil {
-				return nil, o, e.WithField("data").With("file", k.File())
-			}
 			return nil, o, err
 		}
 		tables = append(tables, t)
 	}
 	return tables, o, nil
+}
+
+// imported reads a file as an operator may bring it. What a RocketMQ master sends, and what a node finds at its start, is not held
+// against all of this.
+func imported(k entry.Kind, data []byte) (*table.Table, error) {
+	t, err := jsonfile.Decode(k, data)
+	if err == nil {
+		for e := range t.Ascend("") {
+			if err = entry.ValidateImported(e.Key, e.Value); err != nil {
+				break
+			}
+		}
+	}
+	if e := errdefs.As(err); e != nil {
+		return nil, e.WithMsg("%s: %s", k.File(), e.Msg).WithField("data").With("file", k.File())
+	}
+	return t, err
 }
 
 func importOptions(req *configsyncv1.ImportRequest) (registry.ImportOptions, error) {

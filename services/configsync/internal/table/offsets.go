@@ -41,12 +41,9 @@ func validateOffset(topic, group string, queue int32, offset, lowest int64) erro
 	return validateQueue(queue, offset, lowest)
 }
 
-// maxQueues bounds the queues of a topic, as in RocketMQ: the offsets of all of them fit into an entry.
-const maxQueues = 65_535
-
 func validateQueue(queue int32, offset, lowest int64) error {
-	if queue < 0 || queue >= maxQueues {
-		return entry.ErrOffset.WithField("queue_id").WithMsg("queue %d", queue).WithRemedy("queues are counted from 0 to %d", maxQueues-1)
+	if queue < 0 || queue >= entry.MaxQueues {
+		return entry.ErrOffset.WithField("queue_id").WithMsg("queue %d", queue).WithRemedy("queues are counted from 0 to %d", entry.MaxQueues-1)
 	}
 	if offset < lowest {
 		return entry.ErrOffset.WithField("offset").WithMsg("offset %d", offset).WithRemedy("use %d or more", lowest)

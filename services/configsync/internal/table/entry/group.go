@@ -125,6 +125,11 @@ func (g *GroupConfig) Validate() error {
 	if err := ValidateGroupName(g.Name); err != nil {
 		return err
 	}
+	return g.validateFields()
+}
+
+// validateFields checks all but the name.
+func (g *GroupConfig) validateFields() error {
 	for _, n := range []struct {
 		field string
 		n     int64

@@ -125,15 +125,20 @@ func (t *TopicConfig) Validate(maxQueues int32) error {
 	if err := ValidateTopicName(t.Name); err != nil {
 		return err
 	}
+	return t.validateFields(1, maxQueues, PermPriority)
+}
+
+// validateFields checks all but the name.
+func (t *TopicConfig) validateFields(minQueues, maxQueues int32, noPerm Perm) error {
 	for _, q := range []struct {
 		field string
 		n     int32
 	}{{"read_queues", t.ReadQueues}, {"write_queues", t.WriteQueues}} {
-		if q.n < 1 || q.n > maxQueues {
-			return ErrField.WithField(q.field).WithMsg("%d queues", q.n).WithRemedy("use 1 to %d", maxQueues)
+		if q.n < minQueues || q.n > maxQueues {
+			return ErrField.WithField(q.field).WithMsg("%d queues", q.n).WithRemedy("use %d to %d", minQueues, maxQueues)
 		}
 	}
-	if t.Perm < 0 || t.Perm >= PermPriority {
+	if t.Perm < 0 || t.Perm >= noPerm {
 		return ErrField.WithField("perm").WithMsg("permission %d", t.Perm).
 			WithRemedy("use the sum of 4 (read), 2 (write) and 1 (inherit)")
 	}

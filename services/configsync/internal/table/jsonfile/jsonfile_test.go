@@ -56,6 +56,11 @@ func lines(text []byte) []string {
 func TestGoldenFilesComeBack(t *testing.T) {
 	golden(t, func(name string, kind entry.Kind, text []byte) {
 		loaded, err := Decode(kind, text)
+		if err == nil {
+			for e := range loaded.Ascend("") {
+				must(t, entry.ValidateImported(e.Key, e.Value))
+			}
+		}
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			return
