@@ -46,14 +46,36 @@ func (c *cluster) start(ctx context.Context) (err error) {
 	return err
 }
 
+// room is what a file has to have left before a measurement: a file in memory is 256 MiB of zeros to be written first, by every node.
+const room = 160 << 20
+
+// roll begins another file where the last one has no room, and returns the end of the log.
+func (c *cluster) roll() (int, error) {
+	for bytes := 1; ; {
+		a, err := c.master.do("fill body=%d bytes=%d", bodySize, bytes)
+		if err != nil {
+			return 0, err
+		}
+		end := int(a.Number["end"])
+		if bytes = putFile - end%putFile; bytes >= room {
+			return end, nil
+		}
+	}
+}
+
 func (c *cluster) connect(ctx context.Context, n int) error {
+	end, err := c.roll()
+	if err != nil {
+		return err
+	}
 	for len(c.slaves) < n {
 		w, err := c.r.open(ctx, c.r.mem, putFile, "")
 		if err != nil {
 			return err
 		}
-		c.slaves = append(c.slaves, &slave{worker: w, at: putFile})
-		if _, err := w.do("reset start=%d", putFile); err != nil {
+		start := end - end%putFile
+		c.slaves = append(c.slaves, &slave{worker: w, at: start})
+		if _, err := w.do("reset start=%d", start); err != nil {
 			return err
 		}
 	}
@@ -74,7 +96,12 @@ func (c *cluster) connect(ctx context.Context, n int) error {
 	if n == 0 {
 		return nil
 	}
-	_, err := c.master.do("acked slaves=%d", n)
+	for _, s := range c.slaves[:n] { // it has its file and its queues
+		if _, err := s.do("arrived to=%d", end); err != nil {
+			return err
+		}
+	}
+	_, err = c.master.do("acked slaves=%d", n)
 	return err
 }
 
