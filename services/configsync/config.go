@@ -1,13 +1,11 @@
 package main
 
 import (
-	"fmt"
-	"net"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/identity"
 	"github.com/tandemlog/tandem/pkg/peercert"
 	"github.com/tandemlog/tandem/pkg/service"
 )
@@ -94,11 +92,13 @@ func (c *Config) Validate() error {
 }
 
 func (c *Config) checkIdentity() error {
+	if err := identity.CheckName("brokerClusterName", c.BrokerClusterName); err != nil {
+		return err
+	}
+	if err := identity.CheckName("brokerName", c.BrokerName); err != nil {
+		return err
+	}
 	switch {
-	case c.BrokerClusterName == "":
-		return errdefs.Invalid("brokerClusterName", "is empty")
-	case c.BrokerName == "":
-		return errdefs.Invalid("brokerName", "is empty")
 	case c.BrokerID < 0:
 		return errdefs.Invalid("brokerId", "%d is negative", c.BrokerID)
 	case c.StorePathRootDir == "":
@@ -116,47 +116,23 @@ func (c *Config) checkIdentity() error {
 }
 
 func (c *Config) checkAddresses() error {
-	if err := checkAddress("listen", c.Listen); err != nil {
+	if err := identity.CheckAddress("listen", c.Listen); err != nil {
 		return err
 	}
 	if c.Advertise == "" {
 		c.Advertise = c.Listen
 	}
-	if err := checkAddress("advertise", c.Advertise); err != nil {
+	if err := identity.CheckAddress("advertise", c.Advertise); err != nil {
 		return err
 	}
 	if c.Storage.Address != "" {
-		if err := checkAddress("storage.address", c.Storage.Address); err != nil {
+		if err := identity.CheckAddress("storage.address", c.Storage.Address); err != nil {
 			return err
 		}
 	}
-	seen := map[string]bool{}
-	for i, p := range c.Peers {
-		field := fmt.Sprintf("peers[%d]", i)
-		if err := checkAddress(field, p); err != nil {
-			return err
-		}
-		if seen[p] {
-			return errdefs.Invalid(field, "%s stands twice", p)
-		}
-		seen[p] = true
-	}
-	if len(c.Peers) > 0 && !seen[c.Advertise] {
-		return errdefs.Invalid("peers", "this node's own address %s (advertise, or else listen) is missing", c.Advertise)
-	}
-	return nil
-}
-
-// checkAddress checks host:port.
-func checkAddress(key, addr string) error {
-	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return errdefs.Invalid(key, "%q is not host:port", addr)
-	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return errdefs.Invalid(key, "%q has no port within 0 and 65535", addr)
-	}
-	return nil
+	return identity.CheckPeers("peers", c.Peers, c.Advertise, []identity.Own{
+		{Key: "listen", Address: c.Listen}, {Key: "advertise", Address: c.Advertise},
+	})
 }
 
 func (c *Config) checkTimes() error {

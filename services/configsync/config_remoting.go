@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/identity"
 	"github.com/tandemlog/tandem/pkg/service"
 )
 
@@ -46,7 +47,7 @@ func (c *Config) checkMaster() error {
 	case m.Address == "":
 		return errdefs.Invalid("master.address", "is empty; master.legacy needs the remoting address of the RocketMQ broker")
 	}
-	return checkAddress("master.address", m.Address)
+	return identity.CheckAddress("master.address", m.Address)
 }
 
 func (c *Config) checkRemoting() error {
@@ -63,14 +64,14 @@ func (c *Config) checkRemoting() error {
 		}
 		return nil
 	}
-	if err := checkAddress("remoting.listen", r.Listen); err != nil {
+	if err := identity.CheckAddress("remoting.listen", r.Listen); err != nil {
 		return err
 	}
 	if r.BrokerAddr == "" {
 		r.BrokerAddr = r.Listen
 	}
 	for _, a := range []struct{ key, addr string }{{"remoting.listen", r.Listen}, {"remoting.brokerAddr", r.BrokerAddr}} {
-		if err := checkAddress(a.key, a.addr); err != nil {
+		if err := identity.CheckAddress(a.key, a.addr); err != nil {
 			return err
 		}
 		if _, err := vip(a.addr); err != nil {
@@ -99,7 +100,7 @@ func (c *Config) checkNameServers() error {
 	seen := map[string]bool{}
 	for i, ns := range r.NameServers {
 		field := fmt.Sprintf("remoting.nameServers[%d]", i)
-		if err := checkAddress(field, ns); err != nil {
+		if err := identity.CheckAddress(field, ns); err != nil {
 			return err
 		}
 		if seen[ns] {
@@ -112,7 +113,7 @@ func (c *Config) checkNameServers() error {
 
 // checkReachable checks an address that others are told.
 func checkReachable(key, addr string) error {
-	if err := checkAddress(key, addr); err != nil {
+	if err := identity.CheckAddress(key, addr); err != nil {
 		return err
 	}
 	host, port, _ := net.SplitHostPort(addr) // checked

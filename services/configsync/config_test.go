@@ -103,6 +103,8 @@ func TestConfigNamesTheKey(t *testing.T) {
 		}
 	}
 	for name, change := range map[string]func(*Config){
+		"brokerName":            func(c *Config) { c.BrokerName = "a/b" },
+		"peers[1]":              func(c *Config) { c.Listen, c.Peers = "127.0.0.1:10921", []string{"127.0.0.1:10921", "localhost:10921"} },
 		"master.legacy":         func(c *Config) { c.Master.Address = "there:10911" },
 		"remoting.listen":       func(c *Config) { c.Remoting.Listen = "127.0.0.1:2" },
 		"remoting.haServerAddr": func(c *Config) { c.Remoting = remotingAt("127.0.0.1:10931", ":10912") },

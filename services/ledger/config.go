@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/grpcx"
+	"github.com/tandemlog/tandem/pkg/identity"
 	"github.com/tandemlog/tandem/pkg/peercert"
 	"github.com/tandemlog/tandem/pkg/service"
 	"github.com/tandemlog/tandem/services/ledger/internal/consensus/raft"
@@ -116,7 +116,7 @@ func (c *Config) checkIdentity() error {
 	if err := checkID("selfId", c.SelfID); err != nil {
 		return err
 	}
-	return checkAddress("listen", c.Listen)
+	return identity.CheckAddress("listen", c.Listen)
 }
 
 // checkID checks the id of a member.
@@ -124,18 +124,6 @@ func checkID(key, id string) error {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_."
 	if id == "" || len(id) > 64 || strings.Trim(id, letters) != "" {
 		return errdefs.Invalid(key, "%q is not made of 1 to 64 letters, digits, _ and .", id)
-	}
-	return nil
-}
-
-// checkAddress checks host:port.
-func checkAddress(key, addr string) error {
-	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return errdefs.Invalid(key, "%q is not host:port", addr)
-	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return errdefs.Invalid(key, "%q has no port within 0 and 65535", addr)
 	}
 	return nil
 }
@@ -151,7 +139,7 @@ func (c *Config) checkPeers() error {
 	if len(c.Peers) > maxPeers {
 		return errdefs.Invalid("peers", "has %d members, more than %d", len(c.Peers), maxPeers)
 	}
-	addresses := map[string]bool{}
+	var before []identity.Own
 	for i, p := range c.Peers {
 		key := fmt.Sprintf("peers[%d]", i)
 		id, addr, ok := strings.Cut(p, "-")
@@ -161,14 +149,15 @@ func (c *Config) checkPeers() error {
 		if err := checkID(key, id); err != nil {
 			return err
 		}
-		if err := checkAddress(key, addr); err != nil {
+		if err := identity.CheckAddress(key, addr); err != nil {
 			return err
 		}
-		if c.members[raft.NodeID(id)] != "" || addresses[addr] {
+		same := func(o identity.Own) bool { return o.Address == addr }
+		if c.members[raft.NodeID(id)] != "" || slices.ContainsFunc(before, same) || identity.Is(addr, before) != "" {
 			return errdefs.Invalid(key, "%s: its id or its address stands twice", p)
 		}
 		c.members[raft.NodeID(id)] = addr
-		addresses[addr] = true
+		before = append(before, identity.Own{Key: key, Address: addr})
 	}
 	if err := c.checkSelf(); err != nil {
 		return err

@@ -98,6 +98,7 @@ func TestPeersNameThisNode(t *testing.T) {
 		{"n0", "0.0.0.0:20911", append(others, "n0-a:20911"), "", ""},
 		{"n0", "0.0.0.0:20911", append(others, "n0-a:31911"), "", ""},
 		{"n0", "0.0.0.0:20911", append(others, "n0-a:20911", "n3-d:20911"), "", ""},
+		{"n0", "0.0.0.0:20911", []string{"n0-a:20911", "n1-b:20911", "n2-B.:020911"}, "peers[2]", "stands twice"},
 		{"n9", "0.0.0.0:20911", append(others, "n0-a:20911"), "selfId", "n9 is none of the members in peers: n1-b:20911"},
 		{"n1", "0.0.0.0:20911", others, "peers", "2 members"},
 		{"n0", "a:20912", append(others, "n0-a:20911"), "listen", "a:20912 is not where peers say that this node is, a:20911"},

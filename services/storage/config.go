@@ -9,9 +9,9 @@ import (
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/grpcx"
+	"github.com/tandemlog/tandem/pkg/identity"
 	"github.com/tandemlog/tandem/pkg/peercert"
 	"github.com/tandemlog/tandem/pkg/service"
-	"github.com/tandemlog/tandem/services/storage/internal/identity"
 	"github.com/tandemlog/tandem/services/storage/internal/message"
 	"github.com/tandemlog/tandem/services/storage/internal/replication/acks"
 )

@@ -16,11 +16,9 @@ func TestPorts(t *testing.T) {
 	if taken != first+3 {
 		t.Errorf("%d follows the row from %d", taken, first)
 	}
-	ln, err := net.Listen("tcp", Loopback(taken))
-	if err != nil {
-		t.Skip("somebody else has the port: ", err)
+	if ln, err := net.Listen("tcp", Loopback(taken)); err == nil { // else somebody else has it, which is as good
+		defer ln.Close()
 	}
-	defer ln.Close()
 	if first, err = p.Take(2); err != nil || first <= taken {
 		t.Error(first, err)
 	}

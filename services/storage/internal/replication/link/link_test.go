@@ -189,17 +189,24 @@ func TestSenderFrames(t *testing.T) {
 	}
 }
 
-// TestSendfileToASlowPeer goes through full sockets and deadlines in the middle of a body.
-func TestSendfileToASlowPeer(t *testing.T) {
-	data := numbered(6 << 20)
+// fileOf makes a file of data.
+func fileOf(t *testing.T, data []byte) *os.File {
+	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	t.Cleanup(func() { _ = f.Close() })
 	if _, err := f.Write(data); err != nil {
 		t.Fatal(err)
 	}
+	return f
+}
+
+// TestSendfileToASlowPeer goes through full sockets and deadlines in the middle of a body.
+func TestSendfileToASlowPeer(t *testing.T) {
+	data := numbered(6 << 20)
+	f := fileOf(t, data)
 	a, b := tcpPair(t)
 	if err := errors.Join(a.SetWriteBuffer(64<<10), b.SetReadBuffer(64<<10)); err != nil {
 		t.Fatal(err)

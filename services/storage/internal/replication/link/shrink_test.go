@@ -2,8 +2,6 @@ package link_test
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -33,19 +31,12 @@ func (s *shrinking) FileAt(offset int64, limit int) (uintptr, int64, int, func()
 func TestALogThatShrinksUnderAFrame(t *testing.T) {
 	for _, inMemory := range []bool{false, true} {
 		data := numbered(32 << 20) // more than the sockets hold
-		f, err := os.Create(filepath.Join(t.TempDir(), "log"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		if _, err := f.Write(data); err != nil {
-			t.Fatal(err)
-		}
+		f := fileOf(t, data)
 		a, _ := tcpPair(t)
 		src := &shrinking{&files{source: source{data: data, fileSize: 1 << 30}, f: f}, inMemory}
 		var count link.Counters
 		w := link.NewSender(a, src, 0, len(data), 400*time.Millisecond, &count)
-		err = w.Send(int64(len(data)))
+		err := w.Send(int64(len(data)))
 		if !errors.Is(err, link.ErrHistoryGone) || w.Pos() != 0 || src.leases.Load() != 0 {
 			t.Errorf("in memory %v: %v, at %d with %d leases", inMemory, err, w.Pos(), src.leases.Load())
 		}
