@@ -12,6 +12,7 @@ import (
 	"github.com/tandemlog/tandem/pkg/client/internal/nodes"
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/grpcx"
+	"github.com/tandemlog/tandem/pkg/sleep"
 )
 
 // Reader reads messages from the first address that answers, master or slave, and stays with it. All methods may be called
@@ -167,7 +168,7 @@ func (r *Reader) Tail(ctx context.Context, o TailOptions, f func(*StoredMessage)
 		if o.OnRetry != nil {
 			o.OnRetry(err, pause)
 		}
-		if !nodes.Sleep(ctx, pause) {
+		if !sleep.For(ctx, pause) {
 			return ctx.Err()
 		}
 	}

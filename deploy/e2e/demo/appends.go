@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tandemlog/tandem/deploy/e2e/faults"
 	"github.com/tandemlog/tandem/pkg/client/ledger"
+	"github.com/tandemlog/tandem/pkg/sleep"
 )
 
 // appends are clients of the ledger that do not wait for each other: one begins every few milliseconds, whatever became of the
@@ -97,7 +97,7 @@ func numberOf(body []byte) (int, error) {
 
 // during lets the load run for a moment and says what came of it.
 func (a *appends) during(ctx context.Context, what string) error {
-	if !faults.Pause(ctx, phase) {
+	if !sleep.For(ctx, phase) {
 		return ctx.Err()
 	}
 	a.mu.Lock()

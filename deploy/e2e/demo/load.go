@@ -10,8 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tandemlog/tandem/deploy/e2e/faults"
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
+
+	"github.com/tandemlog/tandem/pkg/sleep"
 )
 
 // topic is where the demo's own messages go.
@@ -94,7 +95,7 @@ func startLoad(ctx context.Context, c storagev1.MessageServiceClient, l *book) *
 				}
 				l.note(n, r.GetResult(), err)
 				if err != nil {
-					faults.Pause(ctx, 20*time.Millisecond) // else it hammers a node that is down
+					sleep.For(ctx, 20*time.Millisecond) // else it hammers a node that is down
 				}
 			}
 		})

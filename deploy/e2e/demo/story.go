@@ -9,8 +9,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tandemlog/tandem/deploy/e2e/faults"
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
+
+	"github.com/tandemlog/tandem/pkg/sleep"
 )
 
 // story is the demo's state from act to act.
@@ -136,7 +137,7 @@ func (s *story) killMaster(ctx context.Context) error {
 }
 
 func (s *story) during(ctx context.Context, what string) error {
-	if !faults.Pause(ctx, phase) {
+	if !sleep.For(ctx, phase) {
 		return ctx.Err()
 	}
 	say("%-20s %s", what+":", s.sent.takeStatuses())

@@ -13,6 +13,7 @@ import (
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
 	"github.com/tandemlog/tandem/pkg/client"
 	"github.com/tandemlog/tandem/pkg/grpcx"
+	"github.com/tandemlog/tandem/pkg/sleep"
 )
 
 const (
@@ -208,7 +209,7 @@ func (c *cluster) inSync(ctx context.Context) (int64, int, error) {
 			_ = c.promote(ctx, next)
 			next, promote = (next+1)%copies, time.Now().Add(3*time.Second)
 		}
-		if !faults.Pause(ctx, 20*time.Millisecond) {
+		if !sleep.For(ctx, 20*time.Millisecond) {
 			return 0, 0, fmt.Errorf("not in sync %v after everything was healed: %s", healTime, why)
 		}
 	}

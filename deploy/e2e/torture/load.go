@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tandemlog/tandem/deploy/e2e/faults"
 	"github.com/tandemlog/tandem/pkg/client"
+	"github.com/tandemlog/tandem/pkg/sleep"
 )
 
 // fate is what the client said of a message.
@@ -117,7 +117,7 @@ func (ld *load) unary(ctx context.Context, p *client.Producer, l *ledger) {
 		r, err := p.Put(ctx, m)
 		l.note(n, r, err)
 		if l.refused(n) {
-			faults.Pause(ctx, 10*time.Millisecond)
+			sleep.For(ctx, 10*time.Millisecond)
 		}
 	}
 }
@@ -140,12 +140,12 @@ func (ld *load) stream(ctx context.Context, p *client.Producer, l *ledger) {
 					return err
 				}
 				if sent%8 == 0 {
-					faults.Pause(ctx, 5*time.Millisecond)
+					sleep.For(ctx, 5*time.Millisecond)
 				}
 			}
 			return nil
 		})
-		faults.Pause(ctx, 10*time.Millisecond)
+		sleep.For(ctx, 10*time.Millisecond)
 	}
 }
 

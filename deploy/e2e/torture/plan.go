@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tandemlog/tandem/deploy/e2e/faults"
+	"github.com/tandemlog/tandem/pkg/sleep"
 )
 
 // kind of a fault.
@@ -93,12 +94,12 @@ func (p plan) carryOut(ctx context.Context, c *cluster, count func(string)) {
 	defer all.Wait()
 	for _, f := range p.faults {
 		all.Go(func() {
-			if faults.Pause(ctx, f.at) {
+			if sleep.For(ctx, f.at) {
 				f.carryOut(ctx, c, count)
 			}
 		})
 	}
-	faults.Pause(ctx, p.lasts)
+	sleep.For(ctx, p.lasts)
 }
 
 func (f fault) carryOut(ctx context.Context, c *cluster, count func(string)) {
@@ -109,11 +110,11 @@ func (f fault) carryOut(ctx context.Context, c *cluster, count func(string)) {
 	switch f.kind {
 	case kill:
 		n.Kill()
-		faults.Pause(ctx, f.lasts)
+		sleep.For(ctx, f.lasts)
 		_ = n.Start() // heal starts it again and reports why not
 	case freeze:
 		n.Freeze(true)
-		faults.Pause(ctx, f.lasts)
+		sleep.For(ctx, f.lasts)
 		n.Freeze(false)
 	case promote:
 		if err := c.promote(ctx, id); err != nil {
@@ -123,7 +124,7 @@ func (f fault) carryOut(ctx context.Context, c *cluster, count func(string)) {
 		if err := c.demote(ctx, master); err != nil {
 			count("demote refused")
 		}
-		faults.Pause(ctx, f.lasts/4)
+		sleep.For(ctx, f.lasts/4)
 		if err := c.promote(ctx, id); err != nil {
 			count("promote refused")
 		}
@@ -131,7 +132,7 @@ func (f fault) carryOut(ctx context.Context, c *cluster, count func(string)) {
 		f.overthrow(ctx, c, master, id, count)
 	default:
 		ps := f.disturb(c, id)
-		faults.Pause(ctx, f.lasts)
+		sleep.For(ctx, f.lasts)
 		for _, p := range ps {
 			p.Heal()
 		}
@@ -146,7 +147,7 @@ func (f fault) overthrow(ctx context.Context, c *cluster, master, id int, count 
 	if f.amount%2 == 1 {
 		alone = slaveGone + f.lasts/2 // the master gives its slaves up
 	}
-	faults.Pause(ctx, alone)
+	sleep.For(ctx, alone)
 	var cut []*faults.Link
 	switch f.kind {
 	case usurped:
@@ -159,7 +160,7 @@ func (f fault) overthrow(ctx context.Context, c *cluster, master, id int, count 
 	if err := c.promote(ctx, id); err != nil {
 		count("promote refused")
 	}
-	faults.Pause(ctx, f.lasts)
+	sleep.For(ctx, f.lasts)
 	for _, p := range append(cut, c.raw[master]) {
 		p.Heal()
 	}

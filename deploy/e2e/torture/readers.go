@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tandemlog/tandem/deploy/e2e/faults"
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
 	"github.com/tandemlog/tandem/pkg/client"
+	"github.com/tandemlog/tandem/pkg/sleep"
 )
 
 // record is a message as a node shows it.
@@ -104,7 +104,7 @@ func poll(get func(context.Context, *client.GetRequest) (*client.GetResponse, er
 				r.take(queue, m)
 			}
 			if err != nil || len(resp.GetMessages()) == 0 {
-				faults.Pause(ctx, 5*time.Millisecond)
+				sleep.For(ctx, 5*time.Millisecond)
 			}
 		}
 	}
@@ -124,7 +124,7 @@ func tail(ctx context.Context, c *cluster, r *reader, queue int32) {
 			}
 			return nil
 		})
-		faults.Pause(ctx, 20*time.Millisecond)
+		sleep.For(ctx, 20*time.Millisecond)
 	}
 }
 
@@ -137,7 +137,7 @@ func (rd *reading) end(ctx context.Context, ends []int64) error {
 	for _, r := range rd.all {
 		for q := range int32(queues) {
 			for r.next(q) < ends[q] {
-				if !faults.Pause(ctx, 2*time.Millisecond) {
+				if !sleep.For(ctx, 2*time.Millisecond) {
 					return errors.New(r.name + " stays at " + strconv.FormatInt(r.next(q), 10) + " of " + strconv.FormatInt(ends[q], 10) +
 						" in queue " + strconv.Itoa(int(q)) + ", after all nodes are in sync")
 				}

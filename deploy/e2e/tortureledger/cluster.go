@@ -17,6 +17,7 @@ import (
 	"github.com/tandemlog/tandem/deploy/e2e/faults"
 	ledgerv1 "github.com/tandemlog/tandem/gen/tandem/ledger/v1"
 	"github.com/tandemlog/tandem/pkg/grpcx"
+	"github.com/tandemlog/tandem/pkg/sleep"
 )
 
 const copies = 3
@@ -156,7 +157,7 @@ func (c *cluster) bootstrap(ctx context.Context) error {
 		if err := c.deaths(); err != nil {
 			return err
 		}
-		if !faults.Pause(ctx, 50*time.Millisecond) {
+		if !sleep.For(ctx, 50*time.Millisecond) {
 			return fmt.Errorf("bootstrap: %w", last)
 		}
 	}
@@ -213,7 +214,7 @@ func (c *cluster) awaitLeader(ctx context.Context, after int64) (id int, term in
 		if id, term, ok = c.leader(ctx); ok && term > after {
 			return id, term, true
 		}
-		if !faults.Pause(ctx, 10*time.Millisecond) {
+		if !sleep.For(ctx, 10*time.Millisecond) {
 			return 0, 0, false
 		}
 	}
@@ -284,7 +285,7 @@ func (c *cluster) settled(ctx context.Context, ok func([]*ledgerv1.StatusRespons
 				return 0, err
 			}
 		}
-		if !faults.Pause(ctx, 20*time.Millisecond) {
+		if !sleep.For(ctx, 20*time.Millisecond) {
 			return 0, fmt.Errorf("not at rest %v after everything was healed: %s", restTime, why)
 		}
 	}

@@ -8,8 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tandemlog/tandem/deploy/e2e/faults"
 	ledgerv1 "github.com/tandemlog/tandem/gen/tandem/ledger/v1"
+
+	"github.com/tandemlog/tandem/pkg/sleep"
 )
 
 // writers append to whichever node takes it, each as fast as it is answered, and note what is acknowledged.
@@ -71,7 +72,7 @@ func (w *writers) write(ctx context.Context, at int) {
 		}
 		led = false
 		at = (at + 1) % copies
-		faults.Pause(ctx, 5*time.Millisecond)
+		sleep.For(ctx, 5*time.Millisecond)
 	}
 }
 
@@ -225,7 +226,7 @@ const after = 10 * time.Second
 // watched returns the longest gap of a while in which nothing is done to the group.
 func (t *torture) watched(ctx context.Context, w *writers) time.Duration {
 	w.reset()
-	faults.Pause(ctx, after)
+	sleep.For(ctx, after)
 	return w.reset().gap
 }
 
@@ -240,7 +241,7 @@ func (t *torture) cutOne(ctx context.Context, c *cluster, w *writers, k kind, aw
 	cut := (leader + 1) % copies
 	usual, began := t.watched(ctx, w), time.Now()
 	links := fault{kind: k}.disturb(c, cut)
-	faults.Pause(ctx, away)
+	sleep.For(ctx, away)
 	for _, p := range links {
 		p.Heal()
 	}
@@ -249,7 +250,7 @@ func (t *torture) cutOne(ctx context.Context, c *cluster, w *writers, k kind, aw
 		return false, err
 	}
 	back := time.Since(healed)
-	faults.Pause(ctx, after)
+	sleep.For(ctx, after)
 	s := w.reset()
 	now, term, ok := c.leader(ctx)
 	good := ok && now == leader && term == before && s.failed == 0

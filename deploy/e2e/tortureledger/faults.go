@@ -7,6 +7,7 @@ import (
 
 	"github.com/tandemlog/tandem/deploy/e2e/faults"
 	ledgerv1 "github.com/tandemlog/tandem/gen/tandem/ledger/v1"
+	"github.com/tandemlog/tandem/pkg/sleep"
 )
 
 // carryOut does all of a plan and returns when the last fault has ended.
@@ -15,12 +16,12 @@ func (p plan) carryOut(ctx context.Context, c *cluster, count func(string)) {
 	defer all.Wait()
 	for _, f := range p.faults {
 		all.Go(func() {
-			if faults.Pause(ctx, f.at) {
+			if sleep.For(ctx, f.at) {
 				f.carryOut(ctx, c, count)
 			}
 		})
 	}
-	faults.Pause(ctx, p.lasts)
+	sleep.For(ctx, p.lasts)
 }
 
 func (f fault) carryOut(ctx context.Context, c *cluster, count func(string)) {
@@ -36,14 +37,14 @@ func (f fault) carryOut(ctx context.Context, c *cluster, count func(string)) {
 		f.kills(ctx, c, id)
 	case freeze:
 		c.nodes[id].Freeze(true)
-		faults.Pause(ctx, f.lasts)
+		sleep.For(ctx, f.lasts)
 		c.nodes[id].Freeze(false)
 	case usurp:
 		c.nodes[leader].Freeze(true)
 		wait, cancel := context.WithTimeout(ctx, 4*c.most)
 		_, _, _ = c.awaitLeader(wait, term) // or nobody can be elected while other faults last
 		cancel()
-		faults.Pause(ctx, f.lasts/4)
+		sleep.For(ctx, f.lasts/4)
 		c.nodes[leader].Freeze(false)
 	case transfer:
 		call, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -55,11 +56,11 @@ func (f fault) carryOut(ctx context.Context, c *cluster, count func(string)) {
 	case fullDisk:
 		c.nodes[0].Excuse(true)
 		_ = c.disk.fill() // heal reports what is wrong with the disk
-		faults.Pause(ctx, f.lasts)
+		sleep.For(ctx, f.lasts)
 		_ = c.disk.free()
 	case cutOff, isolate, deafen, mute, slow:
 		links := f.disturb(c, id)
-		faults.Pause(ctx, f.lasts)
+		sleep.For(ctx, f.lasts)
 		for _, p := range links {
 			p.Heal()
 		}
@@ -71,7 +72,7 @@ func (f fault) kills(ctx context.Context, c *cluster, id int) {
 	for i := range n {
 		c.nodes[(id+i)%copies].Kill()
 	}
-	faults.Pause(ctx, f.lasts)
+	sleep.For(ctx, f.lasts)
 	for i := range n {
 		_ = c.nodes[(id+i)%copies].Start() // heal starts it again and reports why not
 	}

@@ -10,10 +10,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tandemlog/tandem/deploy/e2e/faults"
 	ledgerv1 "github.com/tandemlog/tandem/gen/tandem/ledger/v1"
 	"github.com/tandemlog/tandem/pkg/client/ledger"
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/sleep"
 )
 
 const (
@@ -115,7 +115,7 @@ func (w *worker) calls(ctx context.Context, a *ledger.Appender) {
 		} else {
 			w.append(ctx, a)
 		}
-		faults.Pause(ctx, w.l.pace)
+		sleep.For(ctx, w.l.pace)
 	}
 }
 
@@ -201,14 +201,14 @@ func (w *worker) streams(ctx context.Context) {
 					w.l.h.add(o)
 					return err
 				}
-				faults.Pause(ctx, w.l.pace)
+				sleep.For(ctx, w.l.pace)
 			}
 			return nil
 		})
 		if !more {
 			return
 		}
-		faults.Pause(ctx, 10*time.Millisecond)
+		sleep.For(ctx, 10*time.Millisecond)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/tandemlog/tandem/pkg/client/internal/nodes"
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/grpcx"
+	"github.com/tandemlog/tandem/pkg/sleep"
 )
 
 const (
@@ -156,7 +157,7 @@ func (r *retry) next(ctx context.Context, from *node, last error) (*node, error)
 			r.c.o.OnRetry(last, pause)
 		}
 		r.c.set.reconnect()
-		if !nodes.Sleep(ctx, pause) {
+		if !sleep.For(ctx, pause) {
 			return nil, last
 		}
 		r.hops = 0

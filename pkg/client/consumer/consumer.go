@@ -12,6 +12,7 @@ import (
 	"github.com/tandemlog/tandem/pkg/client/config"
 	"github.com/tandemlog/tandem/pkg/client/internal/nodes"
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/sleep"
 )
 
 // none is the offset of a queue of which the group has none.
@@ -115,7 +116,7 @@ func (c *Consumer) discoverLoop(ctx context.Context, start func(*queue)) error {
 				return nil
 			}
 		}
-		if !nodes.Sleep(ctx, pause) {
+		if !sleep.For(ctx, pause) {
 			return nil
 		}
 	}
@@ -263,7 +264,7 @@ func (c *Consumer) fetch(ctx context.Context, id int32, next int64, buf *buffer)
 		}
 		pause := nodes.Backoff(try)
 		c.retry(err, pause)
-		if !nodes.Sleep(ctx, pause) {
+		if !sleep.For(ctx, pause) {
 			return ctx.Err()
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/tandemlog/tandem/pkg/client/internal/nodes"
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/grpcx"
+	"github.com/tandemlog/tandem/pkg/sleep"
 )
 
 // Get reads one entry.
@@ -73,7 +74,7 @@ func (c *Client) read(ctx context.Context, f func(context.Context, *group.Node) 
 				return err
 			}
 			c.nodes.Reconnect()
-			if !nodes.Sleep(ctx, pause) {
+			if !sleep.For(ctx, pause) {
 				return err
 			}
 		} else if ctx.Err() != nil {
@@ -170,7 +171,7 @@ func (c *Client) Tail(ctx context.Context, o TailOptions, f func(*Entry) error) 
 		if o.OnRetry != nil {
 			o.OnRetry(err, pause)
 		}
-		if !nodes.Sleep(ctx, pause) {
+		if !sleep.For(ctx, pause) {
 			return ctx.Err()
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tandemlog/tandem/pkg/client/internal/nodes"
+	"github.com/tandemlog/tandem/pkg/sleep"
 )
 
 func TestRetryLastsUntilTheDeadline(t *testing.T) {
@@ -21,7 +21,7 @@ func TestRetryLastsUntilTheDeadline(t *testing.T) {
 			r := NewRetry(nil, tc.limit, nil)
 			for ; ; r.tries++ {
 				pause, ok := r.pause(nil)
-				if !ok || !nodes.Sleep(t.Context(), pause) {
+				if !ok || !sleep.For(t.Context(), pause) {
 					break
 				}
 			}

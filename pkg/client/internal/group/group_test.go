@@ -7,8 +7,8 @@ import (
 	"time"
 
 	ledgerv1 "github.com/tandemlog/tandem/gen/tandem/ledger/v1"
-	"github.com/tandemlog/tandem/pkg/client/internal/nodes"
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/sleep"
 )
 
 var errAway = errdefs.New(errdefs.Unavailable, "UNREACHABLE", "cannot reach the server: away").With("address", "h:1")
@@ -87,7 +87,7 @@ func TestRetryLastsUntilTheDeadline(t *testing.T) {
 			r := NewRetry(nil, tc.limit, nil)
 			for ; ; r.tries++ {
 				pause, ok := r.pause(nil)
-				if !ok || !nodes.Sleep(t.Context(), pause) {
+				if !ok || !sleep.For(t.Context(), pause) {
 					break
 				}
 			}

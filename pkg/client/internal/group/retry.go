@@ -8,6 +8,7 @@ import (
 	"github.com/tandemlog/tandem/pkg/client/internal/nodes"
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/grpcx"
+	"github.com/tandemlog/tandem/pkg/sleep"
 )
 
 const (
@@ -61,7 +62,7 @@ func (r *Retry) Next(ctx context.Context, from *Node, last error) (*Node, error)
 			r.onRetry(last, pause)
 		}
 		r.set.Reconnect()
-		if !nodes.Sleep(ctx, pause) {
+		if !sleep.For(ctx, pause) {
 			return nil, last
 		}
 		r.hops = 0

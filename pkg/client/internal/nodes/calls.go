@@ -1,7 +1,6 @@
 package nodes
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -56,16 +55,4 @@ func Backoff(n int) time.Duration {
 		d = min(first<<n, most)
 	}
 	return d/2 + rand.N(d/2)
-}
-
-// Sleep waits and reports whether ctx lasted.
-func Sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -11,6 +11,7 @@ import (
 	storagev1 "github.com/tandemlog/tandem/gen/tandem/storage/v1"
 	"github.com/tandemlog/tandem/pkg/errdefs"
 	"github.com/tandemlog/tandem/pkg/grpcx"
+	"github.com/tandemlog/tandem/pkg/sleep"
 )
 
 // Errors; pkg/client has them under its own name too.
@@ -137,7 +138,7 @@ func (s *Set) WaitReady(ctx context.Context) error {
 			last = Join(errs...)
 		}
 		s.Reconnect()
-		if !Sleep(ctx, Backoff(try)) {
+		if !sleep.For(ctx, Backoff(try)) {
 			return last
 		}
 	}

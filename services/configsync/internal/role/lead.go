@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/sleep"
 	"github.com/tandemlog/tandem/services/configsync/internal/storage"
 	"github.com/tandemlog/tandem/services/configsync/internal/table/entry"
 )
@@ -279,12 +280,5 @@ func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) } //nolint:g
 
 // wait waits for about d; false when ctx has ended.
 func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(jitter(d))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return sleep.For(ctx, jitter(d))
 }

@@ -13,6 +13,7 @@ import (
 
 	configsyncv1 "github.com/tandemlog/tandem/gen/tandem/configsync/v1"
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/sleep"
 	"github.com/tandemlog/tandem/services/configsync/internal/table"
 	"github.com/tandemlog/tandem/services/configsync/internal/table/entry"
 	"github.com/tandemlog/tandem/services/configsync/internal/wire"
@@ -255,12 +256,5 @@ func (b *backoff) reset() { b.next = b.low }
 func (b *backoff) wait(ctx context.Context) bool {
 	d := b.next/2 + rand.N(b.next) //nolint:gosec // spread, not secret
 	b.next = min(2*b.next, b.high)
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return sleep.For(ctx, d)
 }

@@ -13,6 +13,7 @@ import (
 
 	configsyncv1 "github.com/tandemlog/tandem/gen/tandem/configsync/v1"
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/sleep"
 	"github.com/tandemlog/tandem/services/storage/internal/topics/chunk"
 )
 
@@ -188,13 +189,7 @@ func (b *backoff) reset() { b.next = minBackoff }
 
 // wait returns false when ctx has ended.
 func (b *backoff) wait(ctx context.Context) bool {
-	t := time.NewTimer(b.next/2 + rand.N(b.next)) //nolint:gosec // spread, not secret
-	defer t.Stop()
+	d := b.next/2 + rand.N(b.next) //nolint:gosec // spread, not secret
 	b.next = min(2*b.next, maxBackoff)
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return sleep.For(ctx, d)
 }

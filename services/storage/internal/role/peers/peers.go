@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tandemlog/tandem/pkg/errdefs"
+	"github.com/tandemlog/tandem/pkg/sleep"
 	"github.com/tandemlog/tandem/services/storage/internal/epoch"
 )
 
@@ -201,12 +202,5 @@ func (b *Backoff) Reset() { b.now = 0 }
 // Wait pauses; false when ctx ended.
 func (b *Backoff) Wait(ctx context.Context) bool {
 	b.now = min(max(2*b.now, b.Least), b.Most)
-	t := time.NewTimer(b.Least/2 + rand.N(b.now)) //nolint:gosec // jitter
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return sleep.For(ctx, b.Least/2+rand.N(b.now)) //nolint:gosec // jitter
 }

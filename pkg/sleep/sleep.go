@@ -1,12 +1,12 @@
-package faults
+package sleep
 
 import (
 	"context"
 	"time"
 )
 
-// Pause waits; false when ctx ended meanwhile.
-func Pause(ctx context.Context, d time.Duration) bool {
+// For waits for d and reports whether ctx lasted.
+func For(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
